@@ -1,0 +1,1 @@
+"""Benchmarks: each module returns rows of numbers, the command line prints them."""

@@ -1,0 +1,149 @@
+"""Files that hold a model or a whole training state: safetensors with a JSON description in the header.
+
+A file is written beside its place, flushed to disk and renamed, so that it is there whole or not at all. Its
+header holds a hash of the tensors, which loading checks.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+import ardm
+from ardm.config import RunConfig
+from ardm.data.alphabet import Alphabet
+from ardm.errors import CheckpointError
+from ardm.model import ARDM
+from ardm.objective import Profile
+
+FORMAT_VERSION = 1
+MODEL_FILE = "model.safetensors"
+STATE_FILE = "state.safetensors"
+PREVIOUS_STATE_FILE = "state.previous.safetensors"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedModel:
+    """A model ready for use, with what came along."""
+
+    config: RunConfig
+    alphabet: Alphabet
+    model: ARDM
+    profile: Profile
+    """Loss components measured on held-out data with these weights, or the training average before that."""
+    step: int
+    data_title: str
+    data_fingerprint: str
+
+
+def save_model(path: Path, trained: TrainedModel) -> None:
+    """Write a model (evaluation weights only) to a file."""
+    tensors = {f"weights/{name}": p for name, p in trained.model.named_parameters()}
+    tensors |= profile_tensors("profile", trained.profile)
+    description = {
+        "kind": "model",
+        "config": trained.config.to_dict(),
+        "alphabet": trained.alphabet.characters,
+        "step": trained.step,
+        "data_title": trained.data_title,
+        "data_fingerprint": trained.data_fingerprint,
+    }
+    write_tensors(path, tensors, description)
+
+
+def load_model(path: Path, device: torch.device | str = "cpu") -> TrainedModel:
+    """The model of a run's folder or of a model file."""
+    path = path / MODEL_FILE if path.is_dir() else path
+    tensors, description = read_tensors(path, "model")
+    try:
+        config = RunConfig.from_dict(description["config"])
+        alphabet = Alphabet(characters=description["alphabet"])
+        model = config.build_model(alphabet.num_classes)
+        weights = {n.removeprefix("weights/"): w.float() for n, w in tensors.items() if "weights/" in n}
+        model.load_state_dict(weights)
+        profile = profile_from_tensors("profile", tensors)
+        return TrainedModel(
+            config=config,
+            alphabet=alphabet,
+            model=model.to(device).eval(),
+            profile=profile,
+            step=description["step"],
+            data_title=description["data_title"],
+            data_fingerprint=description["data_fingerprint"],
+        )
+    except (KeyError, TypeError, RuntimeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise CheckpointError(f"{path} does not describe a model this version can build: {reason}") from error
+
+
+def profile_tensors(name: str, profile: Profile) -> dict[str, Tensor]:
+    """A profile as tensors of a file."""
+    return {f"{name}/bits": profile.bits, f"{name}/counts": profile.counts}
+
+
+def profile_from_tensors(name: str, tensors: dict[str, Tensor]) -> Profile:
+    """The profile that `profile_tensors` wrote."""
+    return Profile(bits=tensors[f"{name}/bits"], counts=tensors[f"{name}/counts"])
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], description: dict[str, Any]) -> None:
+    """Write tensors and a JSON description to one file, whole or not at all."""
+    tensors = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    header = description | {"format": "ardm", "format_version": FORMAT_VERSION, "ardm": ardm.__version__}
+    header["hash"] = _hash(tensors)
+    with written_whole(path) as temporary:
+        save_file(tensors, temporary, metadata={"ardm": json.dumps(header)})
+
+
+def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the description of a file of ours of the given kind, checked."""
+    if not path.is_file():
+        raise CheckpointError(f"there is no {kind} at {path}; give a run's folder or a {MODEL_FILE} file")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is damaged or not a safetensors file ({error})") from None
+    if "ardm" not in metadata:
+        raise CheckpointError(f"{path} is a safetensors file but not one of ardm's")
+    description: dict[str, Any] = json.loads(metadata["ardm"])
+    if description["format_version"] > FORMAT_VERSION:
+        raise CheckpointError(f"{path} was written by ardm {description['ardm']}, newer than this one: upgrade")
+    if description["kind"] != kind:
+        raise CheckpointError(f"{path} holds a {description['kind']}, expected a {kind}")
+    if description["hash"] != _hash(tensors):
+        raise CheckpointError(f"{path} is damaged: its tensors do not match their hash")
+    return tensors, description
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` that takes its place, flushed to disk, when the block succeeds."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _hash(tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(tensors):
+        t = tensors[name]
+        digest.update(f"{name} {t.dtype} {tuple(t.shape)}".encode())
+        digest.update(t.contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()

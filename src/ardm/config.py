@@ -1,0 +1,133 @@
+"""The complete configuration of a run, as it travels with every checkpoint."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ardm.data.text import TextKind
+from ardm.depth import BaseDepthMap, DataParametrization, DirectParametrization, Parametrization, absorbing
+from ardm.model import ARDM
+from ardm.nn import NETWORKS, NetworkConfig, network_kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """What a model is trained on."""
+
+    kind: TextKind
+    num_variables: int = 250
+    """Characters of an item; the paper's 250 divide text8's splits evenly."""
+
+    def __post_init__(self) -> None:
+        if self.num_variables < 1:
+            raise ValueError(f"an item needs at least one variable, got {self.num_variables}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DepthConfig:
+    """How variables decay: to a mask class at once (base None), or digit by digit in a base."""
+
+    base: int | None = None
+    parametrization: Literal["data", "direct"] = "data"
+    """How outputs become probabilities; direct needs a base."""
+
+    def __post_init__(self) -> None:
+        if self.base is None and self.parametrization == "direct":
+            raise ValueError("the direct parametrization needs a base")
+
+    def build(self, num_classes: int) -> Parametrization:
+        """The parametrization, with its depth map, for K classes."""
+        if self.base is None:
+            return DataParametrization(absorbing(num_classes))
+        depth = BaseDepthMap(num_classes, self.base)
+        return DataParametrization(depth) if self.parametrization == "data" else DirectParametrization(depth)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """The optimiser and the loop."""
+
+    steps: int
+    batch_size: int
+    learning_rate: float
+    """Peak rate of AdamW."""
+    muon_rate: float | None = None
+    """Peak rate of Muon for the matrices inside blocks; None trains everything with AdamW."""
+    betas: tuple[float, float] = (0.9, 0.99)
+    weight_decay: float = 0.0
+    warmup_steps: int = 0
+    """Steps of linear warm-up."""
+    decay_fraction: float = 0.0
+    """Last part of the steps over which the rate falls linearly to zero."""
+    clip_norm: float = 1.0
+    """Gradients with a larger norm are scaled down to it."""
+    ema_decay: float = 0.999
+    """Weights for evaluation are an exponential moving average with this decay."""
+    cross_entropy_weight: float = 0.0
+    """Weight of the authors' CE term (see `objective.StepLoss.cross_entropy`)."""
+    profile_momentum: float = 0.95
+    """Momentum of the moving average of each loss component."""
+    eval_items: int = 512
+    """Held-out items of an evaluation."""
+    eval_every: int = 1000
+    checkpoint_every: int = 1000
+    log_every: int = 50
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "eval_items", "eval_every", "checkpoint_every", "log_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.learning_rate <= 0 or (self.muon_rate is not None and self.muon_rate <= 0):
+            raise ValueError("learning rates must be positive")
+        if not 0 <= self.decay_fraction <= 1 or not 0 <= self.ema_decay < 1:
+            raise ValueError("decay_fraction must lie in [0, 1] and ema_decay in [0, 1)")
+
+    def rate_factor(self, step: int) -> float:
+        """The rate of a step (from 0) relative to its peak: warm-up, constant, linear decay."""
+        warmup = (step + 1) / (self.warmup_steps + 1)
+        decay_steps = self.decay_fraction * self.steps
+        decay = (self.steps - step) / decay_steps if decay_steps else 1.0
+        return max(0.0, min(1.0, warmup, decay))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Everything that determines a run, apart from the data's content."""
+
+    preset: str
+    data: DataConfig
+    network: NetworkConfig
+    train: TrainConfig
+    depth: DepthConfig = DepthConfig()
+    seed: int = 0
+
+    def build_model(self, num_classes: int) -> ARDM:
+        """A freshly initialised model for K classes."""
+        parametrization = self.depth.build(num_classes)
+        network = NETWORKS[network_kind(self.network)].module(
+            self.network,
+            num_values=parametrization.depth.num_values,
+            num_outputs=parametrization.num_outputs,
+            num_stages=parametrization.depth.num_stages,
+        )
+        return ARDM(network, parametrization, self.data.num_variables)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        values = dataclasses.asdict(self)
+        values["network"]["kind"] = network_kind(self.network)
+        return values
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "RunConfig":
+        """The configuration that `to_dict` wrote."""
+        network = dict(values["network"])
+        train = values["train"] | {"betas": tuple(values["train"]["betas"])}
+        return cls(
+            preset=values["preset"],
+            data=DataConfig(**values["data"]),
+            network=NETWORKS[network.pop("kind")].config(**network),
+            train=TrainConfig(**train),
+            depth=DepthConfig(**values["depth"]),
+            seed=values["seed"],
+        )

@@ -1,0 +1,105 @@
+"""Alphabets: the symbols of a text as classes 0..K-1."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int
+
+from ardm.errors import DataError
+
+MAX_CHARACTERS = 4096
+HIDDEN_SYMBOL = "_"
+"""How a variable that is not yet revealed is shown, as in the paper's figures."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alphabet:
+    """A set of characters, in a fixed order, or the 256 bytes."""
+
+    characters: str | None
+    """The characters of classes 0, 1, ...; None for raw bytes (K = 256)."""
+
+    def __post_init__(self) -> None:
+        if self.characters is not None and not self.characters:
+            raise DataError("an alphabet needs at least one character")
+        if self.characters is not None and len(set(self.characters)) != len(self.characters):
+            raise DataError("an alphabet may hold each character once")
+
+    @property
+    def num_classes(self) -> int:
+        """K."""
+        return 256 if self.characters is None else len(self.characters)
+
+    def encode(self, content: bytes, source: str = "the text") -> Int[np.ndarray, "N"]:
+        """The classes of a file's content; characters are read as UTF-8."""
+        if self.characters is None:
+            return np.frombuffer(content, np.uint8)
+        if not content:
+            raise DataError(f"{source} is empty")
+        if self.characters.isascii() and content.isascii():
+            codes = np.frombuffer(content, np.uint8)
+        else:
+            codes = code_points(content, source)
+        return self._classes_of(codes, source)
+
+    def _classes_of(self, codes: Int[np.ndarray, "N"], source: str) -> Int[np.ndarray, "N"]:
+        assert self.characters is not None
+        table = np.array([ord(c) for c in self.characters], np.uint32)
+        class_of = np.full(max(int(table.max()), int(codes.max())) + 1, -1, np.int16)
+        class_of[table] = np.arange(len(table))
+        classes = class_of[codes]
+        if classes.min() < 0:
+            raise DataError(_unknown_character(codes, int(classes.argmin()), source, self.characters))
+        return classes.astype(np.uint8) if len(table) <= 256 else classes
+
+    def decode(self, classes: Int[np.ndarray, "N"]) -> bytes:
+        """The content whose classes these are."""
+        if self.characters is None:
+            return classes.astype(np.uint8).tobytes()
+        return "".join(self.characters[c] for c in classes).encode()
+
+    def show(self, classes: Int[np.ndarray, "N"]) -> str:
+        """The classes for a reader, on one line; values beyond K-1 (not yet revealed) as an underscore."""
+        if self.characters is None:
+            shown = [chr(c) if 32 <= c < 127 else "·" for c in range(256)]
+        else:
+            shown = [c if c.isprintable() else " " for c in self.characters]
+        shown.append(HIDDEN_SYMBOL)
+        return "".join(shown[min(int(c), self.num_classes)] for c in classes)
+
+
+BYTES = Alphabet(characters=None)
+
+
+def alphabet_of(content: bytes, source: str) -> Alphabet:
+    """The alphabet of all characters that occur in a UTF-8 text, in code-point order."""
+    codes = np.unique(code_points(content, source))
+    if len(codes) > MAX_CHARACTERS:
+        raise DataError(
+            f"{source} has {len(codes)} different characters, more than {MAX_CHARACTERS}; "
+            "train on raw bytes instead (preset `bytes`)"
+        )
+    return Alphabet(characters="".join(map(chr, codes)))
+
+
+def code_points(content: bytes, source: str) -> Int[np.ndarray, "N"]:
+    """The Unicode code points of UTF-8 content."""
+    if not content:
+        raise DataError(f"{source} is empty")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{source} is not UTF-8 text (byte {error.start} is {content[error.start]:#04x}); "
+            "use a model of raw bytes (preset `bytes`)"
+        ) from None
+    return np.frombuffer(text.encode("utf-32-le"), np.uint32)
+
+
+def _unknown_character(codes: Int[np.ndarray, "N"], position: int, source: str, characters: str) -> str:
+    character = chr(int(codes[position]))
+    shown = characters if len(characters) <= 40 else f"{characters[:40]}... ({len(characters)} characters)"
+    return (
+        f"{source}: character {character!r} at position {position} is not in the model's alphabet {shown!r}; "
+        "remove it, or train on text that has it"
+    )

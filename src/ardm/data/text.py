@@ -1,0 +1,125 @@
+"""Text as items of D characters: the text8 benchmark and the user's own files."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Int
+
+from ardm.data.alphabet import BYTES, Alphabet, alphabet_of
+from ardm.errors import DataError
+
+Split = Literal["train", "valid", "test", "all"]
+TextKind = Literal["text8", "characters", "bytes"]
+
+TEXT8_ALPHABET = Alphabet(characters=" abcdefghijklmnopqrstuvwxyz")
+TEXT8_HOLD_OUT = 5_000_000
+"""Characters of the validation split and of the test split, at the end of the file."""
+TEXT8_URL = "http://mattmahoney.net/dc/text8.zip"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownFile:
+    """A published version of a file."""
+
+    title: str
+    num_bytes: int
+    md5: str
+
+
+TEXT8_FILES = (
+    KnownFile(title="text8", num_bytes=100_000_000, md5="3bea1919949baf155f99411df5fada7e"),
+    KnownFile(title="text8 (74 MB prefix)", num_bytes=74_081_952, md5="76a25f018b696819da5fb2f0211bd8bb"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextCorpus:
+    """A text as classes, and where its splits end."""
+
+    title: str
+    alphabet: Alphabet
+    classes: Int[np.ndarray, "N"]
+    num_held_out: int
+    """Classes of the validation split, and as many of the test split, at the end."""
+
+    def split(self, name: Split) -> Int[np.ndarray, "M"]:
+        """The classes of a split: train, then valid, then test, in the text's order."""
+        held = self.num_held_out
+        if name == "all":
+            return self.classes
+        train, valid, test = np.split(self.classes, [len(self.classes) - 2 * held, len(self.classes) - held])
+        return {"train": train, "valid": valid, "test": test}[name]
+
+    def items(self, name: Split, num_variables: int) -> Int[np.ndarray, "M D"]:
+        """The split cut into items of D classes; a shorter rest at its end is left out."""
+        classes = self.split(name)
+        num_items = len(classes) // num_variables
+        if num_items == 0:
+            raise DataError(
+                f"{self.title}: the {name} split has {len(classes)} characters, too few for an item of "
+                f"{num_variables}; use a longer text or a model with shorter items"
+            )
+        return classes[: num_items * num_variables].reshape(num_items, num_variables)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the whole text, to recognise the data a model was trained on."""
+        return hashlib.sha256(self.classes.tobytes()).hexdigest()
+
+
+def load_text8(path: Path) -> TextCorpus:
+    """The official text8 file, from its folder or its own path, checked by size and md5."""
+    path = path / "text8" if path.is_dir() else path
+    if not path.is_file():
+        raise DataError(
+            f"there is no text8 file at {path}; `ardm data text8 --root DIR` fetches it, "
+            f"or unzip {TEXT8_URL} there"
+        )
+    known = [k for k in TEXT8_FILES if k.num_bytes == path.stat().st_size]
+    if not known:
+        sizes = " or ".join(str(k.num_bytes) for k in TEXT8_FILES)
+        raise DataError(
+            f"{path} has {path.stat().st_size} bytes where text8 has {sizes}; "
+            "fetch it again with `ardm data text8 --root DIR`"
+        )
+    content = path.read_bytes()
+    if hashlib.md5(content).hexdigest() != known[0].md5:
+        raise DataError(f"{path} is damaged (md5 differs from {known[0].md5}); fetch it again")
+    classes = TEXT8_ALPHABET.encode(content, str(path))
+    return TextCorpus(
+        title=known[0].title, alphabet=TEXT8_ALPHABET, classes=classes, num_held_out=TEXT8_HOLD_OUT
+    )
+
+
+def load_own_text(path: Path, kind: TextKind, alphabet: Alphabet | None = None) -> TextCorpus:
+    """A user's file, or all files of a folder joined by name: 90% train, 5% valid, 5% test.
+
+    Without an alphabet the text's own is taken; with one, characters outside it are an error.
+    """
+    content = read_text_files(path)
+    if alphabet is None:
+        alphabet = BYTES if kind == "bytes" else alphabet_of(content, str(path))
+    classes = alphabet.encode(content, str(path))
+    return TextCorpus(title=path.name, alphabet=alphabet, classes=classes, num_held_out=len(classes) // 20)
+
+
+def load_text(path: Path, kind: TextKind, alphabet: Alphabet | None = None) -> TextCorpus:
+    """The corpus that a preset of this kind trains on."""
+    return load_text8(path) if kind == "text8" else load_own_text(path, kind, alphabet)
+
+
+def read_text_files(path: Path) -> bytes:
+    """The content of a file, or of every file below a folder (hidden ones aside) in the order of their paths."""
+    if path.is_file():
+        files = [path]
+    elif path.is_dir():
+        files = sorted(f for f in path.rglob("*") if f.is_file() and not f.name.startswith("."))
+    else:
+        raise DataError(f"there is no file or folder {path}")
+    content = b"".join(f.read_bytes() for f in files)
+    if not content:
+        raise DataError(f"{path} is empty")
+    return content

@@ -1,0 +1,235 @@
+"""Depth maps: how a data value decays, level by level, to one absorbing value, and how it is refined back.
+
+Notation (with that of `orders`)
+    K       number of data classes
+    V       number of values a variable may take at any level: K, or more when maps add classes (a mask, say)
+    S       number of stages
+    level   0..S: level 0 is the absorbing value, level S the data (the paper's x^(0), ..., x^(S))
+    stage   s = 0..S-1 refines a variable from level s (its parent) to level s+1 (its child);
+            the paper's stage is ours + 1
+
+An order-agnostic ARDM is the case S = 1: the only parent is the absorbing value and every class is its child.
+
+Two parametrizations give p(child | parent) from the network's outputs (Sec. 3.2):
+    data     K logits a variable. theta^(s) sums the class probabilities below each child and renormalises them
+             over the children of the parent. Needs nothing but the maps.
+    direct   S*b logits a variable, of which stage s uses its own b: the digit of the base-b expansion.
+Both work in log space throughout: a child that the maps cannot reach has log-probability -inf, and no other.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+NEGATIVE_INFINITY = float("-inf")
+
+
+class DepthMap(nn.Module):
+    """S deterministic maps that take every data class to a common absorbing value.
+
+    `maps[s][v]` is the value at level s of a variable whose value at level s+1 is v; each map lists all V
+    values, and entries that no data class reaches are never read. The last map acts on the data.
+    """
+
+    levels: Int[Tensor, "L K"]
+    """levels[i, k] is the value of data class k at level i = 0..S; the paper's P-bar^(i+1) as a table."""
+
+    def __init__(self, maps: Sequence[Sequence[int]], num_classes: int) -> None:
+        super().__init__()
+        if not maps or len({len(m) for m in maps}) != 1:
+            raise ValueError("a depth map needs at least one map, all of the same length")
+        self.num_stages = len(maps)
+        self.num_classes = num_classes
+        self.num_values = len(maps[0])
+        self.register_buffer("levels", _cumulative(maps, num_classes), persistent=False)
+        self.absorbing_value = int(self.levels[0, 0])
+
+    def at_level(self, x: Int[Tensor, "B D"], level: Int[Tensor, "B"] | int) -> Int[Tensor, "B D"]:
+        """The data x downscaled to a level (one for all items or one for each): P-bar^(level+1) x."""
+        if isinstance(level, Tensor):
+            level = level[:, None]
+        return self.levels[level, x]
+
+    def transition_matrix(self, stage: int) -> Float[Tensor, "V V"]:
+        """The paper's P of a stage: P[l, k] = 1 where child k, reachable at level stage+1, has parent l."""
+        matrix = torch.zeros(self.num_values, self.num_values)
+        matrix[self.levels[stage], self.levels[stage + 1]] = 1
+        return matrix
+
+    def cumulative_matrix(self, stage: int) -> Float[Tensor, "V V"]:
+        """The paper's P-bar: the product of the transition matrices of this stage and all later ones.
+
+        The identity for stage = S. Computed as a product, as a reference for `levels`.
+        """
+        matrix = torch.eye(self.num_values)
+        for s in reversed(range(stage, self.num_stages)):
+            matrix = self.transition_matrix(s) @ matrix
+        return matrix
+
+
+def _cumulative(maps: Sequence[Sequence[int]], num_classes: int) -> Int[Tensor, "L K"]:
+    num_values = len(maps[0])
+    if not 1 <= num_classes <= num_values:
+        raise ValueError(f"the maps list {num_values} values, too few for {num_classes} classes")
+    tables = torch.tensor([list(m) for m in maps])
+    if tables.min() < 0 or tables.max() >= num_values:
+        raise ValueError(f"every entry of a depth map must lie in 0..{num_values - 1}")
+    rows = [torch.arange(num_classes)]
+    for table in tables.flip(0):
+        rows.append(table[rows[-1]])
+    levels = torch.stack(rows[::-1])
+    if (levels[0] != levels[0, 0]).any():
+        raise ValueError("the maps must take every class to one absorbing value; they end in several")
+    return levels
+
+
+class BaseDepthMap(DepthMap):
+    """Downscaling k -> floor(k / b^i) b^i: stage s generates digit s, most significant first, in base b.
+
+    S = ceil(log_b K); K need not be a power of b.
+    """
+
+    def __init__(self, num_classes: int, base: int) -> None:
+        if base < 2 or num_classes < 2:
+            raise ValueError(f"base-b depth needs b >= 2 and K >= 2, got b={base}, K={num_classes}")
+        num_stages = 1
+        while base**num_stages < num_classes:
+            num_stages += 1
+        scales = [base ** (num_stages - s) for s in range(num_stages)]
+        super().__init__([[v // c * c for v in range(num_classes)] for c in scales], num_classes)
+        self.base = base
+
+    def digit_scale(self, stage: Int[Tensor, "B"]) -> Int[Tensor, "B"]:
+        """The weight b^(S-1-stage) of the digit that a stage generates."""
+        exponent = self.num_stages - 1 - stage
+        return torch.as_tensor(self.base, device=exponent.device) ** exponent
+
+
+def absorbing(num_classes: int, value: int | None = None) -> DepthMap:
+    """One stage: every class decays at once to `value`, or to a class of its own (index K) by default."""
+    value = num_classes if value is None else value
+    return DepthMap([[value] * max(num_classes, value + 1)], num_classes)
+
+
+class Children(NamedTuple):
+    """The distribution of a variable's next value: a row of candidates with their log-probabilities."""
+
+    log_probs: Float[Tensor, "B N C"]
+    values: Int[Tensor, "B N C"]
+
+
+@runtime_checkable
+class Parametrization(Protocol):
+    """How the outputs of a network become p(child | parent) at a stage."""
+
+    depth: DepthMap
+    num_outputs: int
+
+    def log_prob(
+        self,
+        outputs: Float[Tensor, "B N O"],
+        parent: Int[Tensor, "B N"],
+        child: Int[Tensor, "B N"],
+        stage: Int[Tensor, "B"],
+    ) -> Float[Tensor, "B N"]:
+        """log p(child | parent) in nats, exact."""
+
+    def children(self, outputs: Float[Tensor, "B N O"], parent: Int[Tensor, "B N"], stage: int) -> Children:
+        """Every candidate for the child with its log-probability; unreachable ones have -inf."""
+
+
+class DataParametrization:
+    """K logits a variable, restricted to the children of the parent: theta^(s) of Sec. 3.2.
+
+    p(child | parent) = sum of p(k) over classes k below the child / the same over classes below the parent.
+    """
+
+    def __init__(self, depth: DepthMap) -> None:
+        self.depth = depth
+        self.num_outputs = depth.num_classes
+
+    def log_prob(
+        self,
+        outputs: Float[Tensor, "B N O"],
+        parent: Int[Tensor, "B N"],
+        child: Int[Tensor, "B N"],
+        stage: Int[Tensor, "B"],
+    ) -> Float[Tensor, "B N"]:
+        """log p(child | parent), the ratio of two masked log-sum-exps; a plain log-softmax when S = 1."""
+        if self.depth.num_stages == 1:
+            return outputs.log_softmax(-1).gather(-1, child[..., None])[..., 0]
+        below_parent = self.depth.levels[stage][:, None] == parent[..., None]
+        below_child = (self.depth.levels[stage + 1][:, None] == child[..., None]) & below_parent
+        return _masked_logsumexp(outputs, below_child) - _masked_logsumexp(outputs, below_parent)
+
+    def children(self, outputs: Float[Tensor, "B N O"], parent: Int[Tensor, "B N"], stage: int) -> Children:
+        """All values that occur at level stage+1, with their log-probabilities given the parent."""
+        values, group = self.depth.levels[stage + 1].unique(return_inverse=True)
+        below_parent = self.depth.levels[stage] == parent[..., None]
+        logits = outputs.masked_fill(~below_parent, NEGATIVE_INFINITY)
+        grouped = _grouped_logsumexp(logits, group, len(values))
+        log_probs = grouped - grouped.logsumexp(-1, keepdim=True)
+        return Children(log_probs, values.expand_as(log_probs))
+
+
+class DirectParametrization:
+    """S*b logits a variable; stage s uses its own b of them, one for each digit (Sec. 3.2).
+
+    Digits that would lead beyond class K-1 have probability zero.
+    """
+
+    def __init__(self, depth: BaseDepthMap) -> None:
+        self.depth: DepthMap = depth
+        self._base_depth = depth
+        self.num_outputs = depth.num_stages * depth.base
+
+    def log_prob(
+        self,
+        outputs: Float[Tensor, "B N O"],
+        parent: Int[Tensor, "B N"],
+        child: Int[Tensor, "B N"],
+        stage: Int[Tensor, "B"],
+    ) -> Float[Tensor, "B N"]:
+        """log p(digit | parent), the digit being (child - parent) / b^(S-1-s)."""
+        log_probs = self._digit_log_probs(outputs, parent, stage)
+        scale = self._base_depth.digit_scale(stage)[:, None]
+        digit = (child - parent) // scale
+        return log_probs.gather(-1, digit[..., None])[..., 0]
+
+    def children(self, outputs: Float[Tensor, "B N O"], parent: Int[Tensor, "B N"], stage: int) -> Children:
+        """The b digits of the stage with their log-probabilities."""
+        stages = torch.full(parent.shape[:1], stage, device=parent.device)
+        log_probs = self._digit_log_probs(outputs, parent, stages)
+        return Children(log_probs, self._digit_values(parent, stages))
+
+    def _digit_values(self, parent: Int[Tensor, "B N"], stage: Int[Tensor, "B"]) -> Int[Tensor, "B N b"]:
+        digits = torch.arange(self._base_depth.base, device=parent.device)
+        return parent[..., None] + self._base_depth.digit_scale(stage)[:, None, None] * digits
+
+    def _digit_log_probs(
+        self, outputs: Float[Tensor, "B N O"], parent: Int[Tensor, "B N"], stage: Int[Tensor, "B"]
+    ) -> Float[Tensor, "B N b"]:
+        logits = outputs.unflatten(-1, (self.depth.num_stages, self._base_depth.base))
+        index = stage[:, None, None, None].expand(-1, logits.shape[1], 1, logits.shape[3])
+        logits = logits.gather(2, index)[:, :, 0]  # (B, N, b)
+        beyond = self._digit_values(parent, stage) >= self.depth.num_classes
+        return logits.masked_fill(beyond, NEGATIVE_INFINITY).log_softmax(-1)
+
+
+def _masked_logsumexp(logits: Float[Tensor, "*B K"], keep: Tensor) -> Float[Tensor, "*B"]:
+    return logits.masked_fill(~keep, NEGATIVE_INFINITY).logsumexp(-1)
+
+
+def _grouped_logsumexp(
+    logits: Float[Tensor, "B N K"], group: Int[Tensor, "K"], num_groups: int
+) -> Float[Tensor, "B N C"]:
+    """Log-sum-exp over the classes of each group, each with its own maximum so that no tail underflows."""
+    index = group.expand_as(logits)
+    shape = (*logits.shape[:-1], num_groups)
+    peak = logits.new_full(shape, NEGATIVE_INFINITY).scatter_reduce(-1, index, logits, "amax")
+    shift = peak.masked_fill(peak == NEGATIVE_INFINITY, 0.0)
+    sums = logits.new_zeros(shape).scatter_add(-1, index, (logits - shift.gather(-1, index)).exp())
+    return sums.log() + shift

@@ -1,0 +1,263 @@
+"""Bits of items under a model: a bound over random orders with its interval, and exact values for given orders.
+
+Three numbers must not be confused; each result says which one it is.
+    bound            an unbiased estimate, from a few calls an item, of the average over all orders of -log2 p(x | order).
+                     It bounds -log2 of the mixture over orders from above.
+    schedule bound   the same average when variables are revealed in groups, as a schedule says.
+    exact            -log2 p(x) of the distribution that one order and one schedule define: what a codec pays.
+Intervals are 95% normal intervals over items.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from ardm.model import ARDM
+from ardm.objective import Corrupted, Profile, StepLoss, corrupt, step_loss, stratified_steps
+from ardm.orders import random_orders, ranks
+from ardm.schedule import Schedule
+
+Z_95 = 1.959964
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """Mean bits for each variable over items, with half the width of its 95% interval."""
+
+    bits_per_dim: float
+    half_width: float
+    num_items: int
+    estimator: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound(Estimate):
+    """A bound over random orders with the profile that was measured on the way."""
+
+    profile: Profile
+
+
+@torch.no_grad()
+def bound(
+    model: ARDM,
+    x: Int[Tensor, "N D"],
+    generator: torch.Generator,
+    *,
+    num_passes: int = 1,
+    batch_size: int = 64,
+    on_batch: Callable[[int], None] = lambda num_items: None,
+) -> Bound:
+    """An unbiased estimate of the bound: in each pass every item meets one (stage, step) and one random order.
+
+    Steps are stratified over the items of a pass; the interval counts only the spread that stratification leaves.
+    """
+    _check_items(model, x)
+    profile = Profile.empty(model.num_stages, model.num_variables, x.device)
+    steps, values = [], []
+    for _ in range(num_passes):
+        for loss in _pass(model, x, generator, batch_size):
+            profile = profile.updated(loss)
+            steps.append(loss.stage * model.num_variables + loss.t)
+            values.append(loss.bits_per_dim.double())
+            on_batch(len(loss.t))
+    bits = torch.cat(values).view(num_passes, len(x))
+    half_width = _stratified_half_width(bits, torch.cat(steps).view(num_passes, len(x)))
+    return Bound(
+        bits_per_dim=bits.mean().item(),
+        half_width=half_width,
+        num_items=len(x),
+        estimator=f"bound over random orders, stratified steps, {num_passes} pass(es)",
+        profile=profile,
+    )
+
+
+def _pass(
+    model: ARDM, x: Int[Tensor, "N D"], generator: torch.Generator, batch_size: int
+) -> Iterator[StepLoss]:
+    num_items, num_variables = x.shape
+    steps = stratified_steps(num_items, model.num_stages * num_variables, generator)
+    for rows in torch.arange(num_items, device=x.device).split(batch_size):
+        stage, t = steps[rows] // num_variables, steps[rows] % num_variables
+        rank = random_orders(len(rows), num_variables, generator)
+        yield step_loss(model, corrupt(model.depth, x[rows], stage, t, rank))
+
+
+def _stratified_half_width(bits: Float[Tensor, "P N"], steps: Int[Tensor, "P N"]) -> float:
+    """Half the 95% interval of the mean, from what is left of each item after its steps' mean is removed.
+
+    Values are sorted by step and cut into about sqrt(P N) runs; the mean of a run is the expected loss there.
+    """
+    total = bits.numel()
+    if bits.shape[1] < 2:
+        return math.inf
+    num_runs = max(1, min(int(total**0.5), total // 4))
+    run_of = torch.empty(total, dtype=torch.int64, device=bits.device)
+    run_of[steps.flatten().argsort()] = torch.arange(total, device=bits.device) * num_runs // total
+    zeros = torch.zeros(num_runs, dtype=bits.dtype, device=bits.device)
+    sizes = zeros.index_add(0, run_of, torch.ones_like(bits.flatten()))
+    means = zeros.index_add(0, run_of, bits.flatten()) / sizes
+    residual = (bits.flatten() - means[run_of]).view_as(bits).mean(0)
+    variance = residual.square().mean().item() * total / (total - num_runs)
+    return Z_95 * math.sqrt(variance / bits.shape[1])
+
+
+@torch.no_grad()
+def exact_bits(
+    model: ARDM,
+    x: Int[Tensor, "N D"],
+    orders: Int[Tensor, "N S D"],
+    schedule: Schedule,
+    *,
+    batch_size: int = 64,
+    on_batch: Callable[[int], None] = lambda num_calls: None,
+) -> Float[Tensor, "N"]:
+    """-log2 p(x) of each item, in bits, for its order and the schedule: exact, one row of a call for each group.
+
+    A schedule that begins at step n takes the first n variables of the order as given and scores the rest; one
+    that ends before D leaves the last ones out (see `conditional_bits`).
+    """
+    return _score(model, x, orders, schedule, _members, batch_size, on_batch)
+
+
+@torch.no_grad()
+def schedule_bits_bound(
+    model: ARDM,
+    x: Int[Tensor, "N D"],
+    schedule: Schedule,
+    generator: torch.Generator,
+    *,
+    batch_size: int = 64,
+    on_batch: Callable[[int], None] = lambda num_calls: None,
+) -> Float[Tensor, "N"]:
+    """An unbiased estimate, in bits for each item, of its average cost over random orders under a schedule.
+
+    A group of k that begins at step t scores all D - t hidden variables with weight k / (D - t), which has less
+    variance than its own k members.
+    """
+    orders = torch.stack(
+        [random_orders(*x.shape, generator) for _ in range(model.num_stages)], dim=1
+    )
+    return _score(model, x, orders, schedule, _all_hidden, batch_size, on_batch)
+
+
+Weigh = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def _members(rank: Tensor, start: Tensor, stop: Tensor) -> Tensor:
+    return ((rank >= start) & (rank < stop)).double()
+
+
+def _all_hidden(rank: Tensor, start: Tensor, stop: Tensor) -> Tensor:
+    return (rank >= start) * ((stop - start).double() / (rank.shape[1] - start))
+
+
+def _score(
+    model: ARDM,
+    x: Int[Tensor, "N D"],
+    orders: Int[Tensor, "N S D"],
+    schedule: Schedule,
+    weigh: Weigh,
+    batch_size: int,
+    on_batch: Callable[[int], None],
+) -> Float[Tensor, "N"]:
+    """Weighted bits of every call of every item. Rows (item, call) are evaluated in any grouping alike."""
+    _check_items(model, x)
+    _check_schedule(model, schedule)
+    groups = [(s, *group) for s in range(schedule.num_stages) for group in schedule.groups(s)]
+    stages, starts, stops = torch.tensor(groups, device=x.device).T
+    rank = ranks(orders)
+    bits = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+    for rows in torch.arange(len(x) * len(groups), device=x.device).split(batch_size):
+        item, call = rows // len(groups), rows % len(groups)
+        stage, start, stop = stages[call], starts[call], stops[call]
+        r = rank[item, stage]
+        log_probs = _log_probs(model, corrupt(model.depth, x[item], stage, start, r))
+        weights = weigh(r, start[:, None], stop[:, None])
+        nats = -(log_probs.double().masked_fill(weights == 0, 0.0) * weights).sum(1)
+        bits.index_add_(0, item, nats / math.log(2))
+        on_batch(len(rows))
+    return bits
+
+
+def _log_probs(model: ARDM, c: Corrupted) -> Float[Tensor, "B D"]:
+    log_probs: Tensor = model(c.inputs, c.mask, c.stage, c.t, c.parent, c.child)
+    return log_probs
+
+
+def conditional_bits(
+    model: ARDM,
+    x: Int[Tensor, "N D"],
+    target: Bool[Tensor, "D"],
+    given: Bool[Tensor, "D"],
+    order: Int[Tensor, "D"],
+    *,
+    schedule: Schedule | None = None,
+    batch_size: int = 64,
+) -> Float[Tensor, "N"]:
+    """-log2 p(x_A | x_B) of each item for A = target and B = given; with nothing given, the marginal of x_A.
+
+    Exact for the chosen order: B is revealed first, then A in the order's sequence; other variables stay hidden.
+    The default schedule reveals one variable a call. Only for one stage: in an upscale model the
+    coarse values of A are drawn before the fine values of B are known, so no chain gives p(x_A | x_B).
+    """
+    if model.num_stages > 1:
+        raise ValueError(
+            f"conditional probabilities need a one-stage model; this one has {model.num_stages} stages, "
+            "which mix A and B. Score whole items with `exact_bits` instead"
+        )
+    if (target & given).any() or not target.any():
+        raise ValueError("the target must name at least one variable and none that is given")
+    first, last = int(given.sum()), int((given | target).sum())
+    schedule = schedule or Schedule(starts=(tuple(range(first, last)),), num_steps=last)
+    if (schedule.first_step, schedule.num_steps) != (first, last):
+        raise ValueError(f"the schedule must run from step {first} to {last} for these variables")
+    orders = conditional_order(order, target, given).expand(len(x), 1, -1)
+    return exact_bits(model, x, orders, schedule, batch_size=batch_size)
+
+
+def conditional_order(
+    order: Int[Tensor, "D"], target: Bool[Tensor, "D"], given: Bool[Tensor, "D"]
+) -> Int[Tensor, "D"]:
+    """The order with the given variables first, the target next and the rest last, otherwise as it was."""
+    turn = torch.full_like(order, 2)
+    turn[target] = 1
+    turn[given] = 0
+    return order[turn[order].argsort(stable=True)]
+
+
+def mean_bits(bits: Float[Tensor, "N"], num_variables: int, estimator: str) -> Estimate:
+    """Mean bits for each variable of per-item values, with the interval over items."""
+    per_dim = bits / num_variables
+    spread = per_dim.std().item() if len(bits) > 1 else math.inf
+    return Estimate(
+        bits_per_dim=per_dim.mean().item(),
+        half_width=Z_95 * spread / math.sqrt(len(bits)),
+        num_items=len(bits),
+        estimator=estimator,
+    )
+
+
+def _check_items(model: ARDM, x: Tensor) -> None:
+    if x.ndim != 2 or x.shape[1] != model.num_variables or len(x) == 0:
+        raise ValueError(
+            f"expected at least one item of {model.num_variables} variables, got shape {tuple(x.shape)}"
+        )
+    if int(x.min()) < 0 or int(x.max()) >= model.depth.num_classes:
+        raise ValueError(
+            f"values must lie in 0..{model.depth.num_classes - 1}, got {int(x.min())}..{int(x.max())}"
+        )
+
+
+def _check_schedule(model: ARDM, schedule: Schedule) -> None:
+    if schedule.num_stages != model.num_stages or schedule.num_steps > model.num_variables:
+        raise ValueError(
+            f"the schedule has {schedule.num_stages} stage(s) of {schedule.num_steps} steps; "
+            f"the model has {model.num_stages} of {model.num_variables}"
+        )
+    whole = schedule.first_step == 0 and schedule.num_steps == model.num_variables
+    if model.num_stages > 1 and not whole:
+        raise ValueError("a model of several stages is scored on whole items only")

@@ -1,0 +1,77 @@
+"""A model: a network, the items it is made for, and how its outputs become probabilities."""
+
+from typing import Protocol
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from ardm.depth import Children, Parametrization
+
+
+class Network(Protocol):
+    """theta = f(i, m, s, t): the outputs for every variable from what is revealed so far.
+
+    `inputs` holds the value at level stage+1 where `mask` is True and at level stage elsewhere. `t` counts the
+    revealed variables of this stage. A network may ignore the mask, the stage or the step.
+    """
+
+    def __call__(
+        self,
+        inputs: Int[Tensor, "B D"],
+        mask: Bool[Tensor, "B D"],
+        stage: Int[Tensor, "B"],
+        t: Int[Tensor, "B"],
+    ) -> Float[Tensor, "B D O"]: ...
+
+
+class ARDM(nn.Module):
+    """An autoregressive diffusion model over items of D variables."""
+
+    def __init__(self, network: nn.Module, parametrization: Parametrization, num_variables: int) -> None:
+        super().__init__()
+        self.network = network
+        self.parametrization = parametrization
+        self.depth = parametrization.depth
+        self.num_variables = num_variables
+
+    @property
+    def num_stages(self) -> int:
+        """S: 1 for order-agnostic models."""
+        return self.depth.num_stages
+
+    def outputs(
+        self,
+        inputs: Int[Tensor, "B D"],
+        mask: Bool[Tensor, "B D"],
+        stage: Int[Tensor, "B"],
+        t: Int[Tensor, "B"],
+    ) -> Float[Tensor, "B D O"]:
+        """The network's outputs in float32 (float64 if it computes so)."""
+        outputs: Tensor = self.network(inputs, mask, stage, t)
+        return outputs if outputs.dtype.itemsize >= 4 else outputs.float()
+
+    def forward(
+        self,
+        inputs: Int[Tensor, "B D"],
+        mask: Bool[Tensor, "B D"],
+        stage: Int[Tensor, "B"],
+        t: Int[Tensor, "B"],
+        parent: Int[Tensor, "B D"],
+        child: Int[Tensor, "B D"],
+    ) -> Float[Tensor, "B D"]:
+        """log p(child | inputs) in nats of every variable, revealed ones included. One call."""
+        outputs = self.outputs(inputs, mask, stage, t)
+        return self.parametrization.log_prob(outputs, parent, child, stage)
+
+    def predict(
+        self,
+        inputs: Int[Tensor, "B D"],
+        mask: Bool[Tensor, "B D"],
+        stage: Int[Tensor, "B"],
+        t: Int[Tensor, "B"],
+        where: Int[Tensor, "B N"],
+    ) -> Children:
+        """The distributions of N variables of each item at one stage (the same for all items). One call."""
+        outputs = self.outputs(inputs, mask, stage, t)
+        index = where[..., None].expand(-1, -1, outputs.shape[-1])
+        return self.parametrization.children(outputs.gather(1, index), inputs.gather(1, where), int(stage[0]))

@@ -1,0 +1,92 @@
+"""The paper's text Transformer (App. C): pre-LayerNorm, GELU, sinusoidal positions, untied output, no time input."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from ardm.nn.transformer import embed
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperTransformerConfig:
+    """Size of a `PaperTransformer`; the defaults are the paper's."""
+
+    num_layers: int = 12
+    width: int = 768
+    num_heads: int = 12
+    mlp_width: int = 3072
+
+    def __post_init__(self) -> None:
+        if self.width % self.num_heads:
+            raise ValueError(f"the width {self.width} is not a multiple of {self.num_heads} heads")
+
+
+class PaperTransformer(nn.Module):
+    """A bidirectional Transformer from V input values to O outputs for every variable."""
+
+    def __init__(
+        self, config: PaperTransformerConfig, *, num_values: int, num_outputs: int, num_stages: int = 1
+    ) -> None:
+        super().__init__()
+        if num_stages != 1:
+            raise ValueError("the paper's text Transformer has one stage; use the `transformer` network")
+        self.embedding = nn.Parameter(torch.randn(num_values, config.width))
+        self.blocks = nn.ModuleList(PaperBlock(config) for _ in range(config.num_layers))
+        self.norm = nn.LayerNorm(config.width)
+        self.head = nn.Linear(config.width, num_outputs)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.normal_(module.bias, std=1e-6)
+
+    def forward(
+        self,
+        inputs: Int[Tensor, "B D"],
+        mask: Bool[Tensor, "B D"],
+        stage: Int[Tensor, "B"],
+        t: Int[Tensor, "B"],
+    ) -> Float[Tensor, "B D O"]:
+        """Outputs for every variable."""
+        x = embed(self.embedding, inputs)
+        x = x + sinusoidal_positions(*x.shape[1:], x.device)
+        for block in self.blocks:
+            x = block(x)
+        outputs: Tensor = self.head(self.norm(x))
+        return outputs
+
+
+class PaperBlock(nn.Module):
+    """x + attention(norm x), then x + mlp(norm x)."""
+
+    def __init__(self, config: PaperTransformerConfig) -> None:
+        super().__init__()
+        width = config.width
+        self.num_heads = config.num_heads
+        self.attention_norm, self.mlp_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.query, self.key, self.value, self.output = (nn.Linear(width, width) for _ in range(4))
+        self.expand, self.contract = nn.Linear(width, config.mlp_width), nn.Linear(config.mlp_width, width)
+
+    def forward(self, x: Float[Tensor, "B D C"]) -> Float[Tensor, "B D C"]:
+        """The block's output."""
+        x = x + self._attend(self.attention_norm(x))
+        return x + self.contract(F.gelu(self.expand(self.mlp_norm(x))))
+
+    def _attend(self, x: Float[Tensor, "B D C"]) -> Float[Tensor, "B D C"]:
+        heads = (
+            part(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for part in (self.query, self.key, self.value)
+        )  # each (B, heads, D, C / heads)
+        mixed = F.scaled_dot_product_attention(*heads)
+        output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
+        return output
+
+
+def sinusoidal_positions(length: int, width: int, device: torch.device) -> Float[Tensor, "D C"]:
+    """sin and cos of position / 10000^(i / (width/2)), half of the channels each (Vaswani et al., 2017)."""
+    half = width // 2
+    frequencies = 10_000.0 ** (-torch.arange(half, device=device) / max(half - 1, 1))
+    angles = torch.arange(length, device=device)[:, None] * frequencies
+    return torch.cat((angles.sin(), angles.cos()), dim=1)

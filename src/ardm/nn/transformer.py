@@ -1,0 +1,161 @@
+"""Our Transformer: RoPE, QK-norm, squared ReLU, RMS norms without gains, residual outputs that start at zero.
+
+Every block has an exact integer form (products, one square root and one division for a norm, a table for the
+softmax's exponential), which the codec needs. The network sees neither the step t nor, with a mask class of
+its own, the mask: both follow from the input.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """Size of a `Transformer`."""
+
+    num_layers: int
+    width: int
+    head_width: int = 64
+    """Channels of an attention head; the number of heads is width / head_width."""
+    mlp_ratio: int = 4
+    """Hidden channels of the feed-forward part, as a multiple of the width."""
+    conv_width: int = 0
+    """Taps of the depthwise convolution before each block (odd); 0 for none."""
+
+    def __post_init__(self) -> None:
+        if self.width % self.head_width:
+            raise ValueError(f"the width {self.width} is not a multiple of the head width {self.head_width}")
+        if self.conv_width and self.conv_width % 2 == 0:
+            raise ValueError(f"the convolution needs an odd number of taps, got {self.conv_width}")
+
+
+class Transformer(nn.Module):
+    """A bidirectional Transformer from V input values to O outputs for every variable."""
+
+    def __init__(
+        self, config: TransformerConfig, *, num_values: int, num_outputs: int, num_stages: int = 1
+    ) -> None:
+        super().__init__()
+        self.num_stages = num_stages
+        self.embedding = nn.Parameter(torch.randn(num_values, config.width))
+        states = 2 * num_stages if num_stages > 1 else 0
+        self.state_embedding = nn.Parameter(torch.randn(states, config.width) * 0.1) if states else None
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
+        self.head = nn.Linear(config.width, num_outputs)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+        self.head_width = config.head_width
+
+    def forward(
+        self,
+        inputs: Int[Tensor, "B D"],
+        mask: Bool[Tensor, "B D"],
+        stage: Int[Tensor, "B"],
+        t: Int[Tensor, "B"],
+    ) -> Float[Tensor, "B D O"]:
+        """Outputs for every variable."""
+        x = embed(self.embedding, inputs)
+        if self.state_embedding is not None:
+            x = x + embed(self.state_embedding, 2 * stage[:, None] + mask)
+        rotation = rotary_angles(inputs.shape[1], self.head_width, x)
+        for block in self.blocks:
+            x = block(x, rotation)
+        outputs: Tensor = self.head(rms_norm(x))
+        return outputs
+
+
+class Block(nn.Module):
+    """x + conv(norm x), x + attention(norm x), x + mlp(norm x)."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        width, hidden = config.width, config.mlp_ratio * config.width
+        self.conv = DepthwiseConv(width, config.conv_width) if config.conv_width else None
+        self.attention = Attention(width, config.head_width)
+        self.expand = linear(width, hidden)
+        self.contract = linear(hidden, width, zero=True)
+
+    def forward(
+        self, x: Float[Tensor, "B D C"], rotation: tuple[Tensor, Tensor]
+    ) -> Float[Tensor, "B D C"]:
+        """The block's output."""
+        if self.conv is not None:
+            x = x + self.conv(rms_norm(x))
+        x = x + self.attention(rms_norm(x), rotation)
+        return x + self.contract(F.relu(self.expand(rms_norm(x))).square())
+
+
+class Attention(nn.Module):
+    """Bidirectional attention with rotary positions and normalised queries and keys."""
+
+    def __init__(self, width: int, head_width: int) -> None:
+        super().__init__()
+        self.query, self.key, self.value = (linear(width, width) for _ in range(3))
+        self.output = linear(width, width, zero=True)
+        self.head_width = head_width
+
+    def forward(
+        self, x: Float[Tensor, "B D C"], rotation: tuple[Tensor, Tensor]
+    ) -> Float[Tensor, "B D C"]:
+        """The attention's output, before the residual sum."""
+        query, key, value = (
+            part(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
+            for part in (self.query, self.key, self.value)
+        )  # each (B, heads, D, head_width)
+        query, key = rotate(rms_norm(query), *rotation), rotate(rms_norm(key), *rotation)
+        mixed = F.scaled_dot_product_attention(query, key, value)
+        output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
+        return output
+
+
+class DepthwiseConv(nn.Module):
+    """A convolution along the sequence, each channel by itself, as a sum of shifted products."""
+
+    def __init__(self, width: int, num_taps: int) -> None:
+        super().__init__()
+        self.taps = nn.Parameter(torch.zeros(num_taps, width))
+
+    def forward(self, x: Float[Tensor, "B D C"]) -> Float[Tensor, "B D C"]:
+        """The convolution with zeros beyond the ends."""
+        reach = len(self.taps) // 2
+        padded = F.pad(x, (0, 0, reach, reach))
+        taps, length = self.taps.to(x.dtype), x.shape[1]
+        return sum((padded[:, i : i + length] * tap for i, tap in enumerate(taps)), torch.zeros_like(x))
+
+
+def linear(num_inputs: int, num_outputs: int, *, zero: bool = False) -> nn.Linear:
+    """A linear map without bias, initialised to unit gain over its inputs, or to zero."""
+    layer = nn.Linear(num_inputs, num_outputs, bias=False)
+    if zero:
+        nn.init.zeros_(layer.weight)
+    else:
+        nn.init.normal_(layer.weight, std=num_inputs**-0.5)
+    return layer
+
+
+def embed(table: Float[Tensor, "V C"], index: Int[Tensor, "B D"]) -> Float[Tensor, "B D C"]:
+    """Rows of the table, as a product with one-hot rows: its gradient is a product too, hence deterministic."""
+    one_hot = index[..., None] == torch.arange(len(table), device=index.device)
+    return one_hot.to(table.dtype) @ table
+
+
+def rms_norm(x: Tensor) -> Tensor:
+    """x over its root mean square along the last axis; no gain, which the next layer can absorb."""
+    return F.rms_norm(x, (x.shape[-1],))
+
+
+def rotary_angles(length: int, head_width: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of the rotary position code, (length, head_width / 2) each."""
+    frequencies = 10_000.0 ** -torch.linspace(0, 1, head_width // 2, device=like.device)
+    angles = torch.arange(length, device=like.device)[:, None] * frequencies
+    return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
+
+
+def rotate(x: Float[Tensor, "B H D C"], cos: Tensor, sin: Tensor) -> Float[Tensor, "B H D C"]:
+    """Pairs (first half, second half of the channels) turned by the angles of their position."""
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)

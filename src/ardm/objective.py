@@ -1,0 +1,152 @@
+"""The training objective: one step of the bound for each item (Alg. 2 and 4), and the profile of its steps.
+
+The bound over all orders is a sum over S stages and D steps,
+
+    -log p(x) <= E_sigma sum_s sum_t -log p(x_sigma(t) | x_sigma(<t)) = S D E_{s,t}[ L_{s,t} ],
+    L_{s,t} = E_sigma 1/(D - t) sum of -log p(x_k | x_sigma(<t)) over the D - t variables k not yet revealed,
+
+with t = 0..D-1 revealed variables (the paper's t is ours + 1) and, for upscale models, x at level s+1 where
+revealed and at level s elsewhere. Drawing (s, t) uniformly and sigma uniformly gives an unbiased estimate.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from ardm.depth import DepthMap
+from ardm.model import ARDM
+from ardm.orders import random_orders, revealed
+
+
+FIXED_POINT = 2.0**32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corrupted:
+    """Items as the network sees them at a stage and a step, with what is to be predicted."""
+
+    inputs: Int[Tensor, "B D"]
+    mask: Bool[Tensor, "B D"]
+    stage: Int[Tensor, "B"]
+    t: Int[Tensor, "B"]
+    parent: Int[Tensor, "B D"]
+    child: Int[Tensor, "B D"]
+
+
+def corrupt(
+    depth: DepthMap,
+    x: Int[Tensor, "B D"],
+    stage: Int[Tensor, "B"],
+    t: Int[Tensor, "B"],
+    rank: Int[Tensor, "B D"],
+) -> Corrupted:
+    """The input i = m x^(s+1) + (1 - m) x^(s) of Alg. 4 and its targets; `rank` is the order's inverse."""
+    mask = revealed(rank, t)
+    parent, child = depth.at_level(x, stage), depth.at_level(x, stage + 1)
+    inputs = torch.where(mask, child, parent)
+    return Corrupted(inputs=inputs, mask=mask, stage=stage, t=t, parent=parent, child=child)
+
+
+def stratified_steps(
+    num_items: int, num_steps: int, generator: torch.Generator
+) -> Int[Tensor, "B"]:
+    """One step in 0..num_steps-1 for each item: uniform for each, spread evenly over all of them.
+
+    Item i falls in a random one of `num_items` equal strata, uniformly within it.
+    """
+    strata = torch.randperm(num_items, generator=generator, device=generator.device)
+    jitter = torch.rand(num_items, generator=generator, device=generator.device, dtype=torch.float64)
+    steps = ((strata + jitter) * (num_steps / num_items)).long()
+    return steps.clamp_(max=num_steps - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepLoss:
+    """The estimate of one step for each item."""
+
+    stage: Int[Tensor, "B"]
+    t: Int[Tensor, "B"]
+    nats: Float[Tensor, "B"]
+    """L_{s,t} in nats: the mean over the variables not yet revealed."""
+    bits_per_dim: Float[Tensor, "B"]
+    """S L_{s,t} in bits: an unbiased estimate of the bound for each variable."""
+    cross_entropy: Float[Tensor, "B"]
+    """The authors' CE term: the sum over masked variables, in bits, over D."""
+
+
+def step_loss(model: ARDM, corrupted: Corrupted) -> StepLoss:
+    """L_{s,t} of each item from one call of the network."""
+    c = corrupted
+    log_probs = model(c.inputs, c.mask, c.stage, c.t, c.parent, c.child)
+    total = -log_probs.masked_fill(c.mask, 0.0).sum(dim=1)
+    num_variables = c.inputs.shape[1]
+    nats = total / (num_variables - c.t)
+    return StepLoss(
+        stage=c.stage,
+        t=c.t,
+        nats=nats,
+        bits_per_dim=nats * (model.num_stages / math.log(2)),
+        cross_entropy=total / (num_variables * math.log(2)),
+    )
+
+
+def sample_step_loss(model: ARDM, x: Int[Tensor, "B D"], generator: torch.Generator) -> StepLoss:
+    """Alg. 2 and 4: a stratified (stage, step) and a uniform order for each item, then its loss."""
+    return step_loss(model, sample_corruption(model.depth, x, generator))
+
+
+def sample_corruption(depth: DepthMap, x: Int[Tensor, "B D"], generator: torch.Generator) -> Corrupted:
+    """The random part of Alg. 2 and 4: stage, step and order of each item."""
+    num_items, num_variables = x.shape
+    steps = stratified_steps(num_items, depth.num_stages * num_variables, generator)
+    stage, t = steps // num_variables, steps % num_variables
+    return corrupt(depth, x, stage, t, random_orders(num_items, num_variables, generator))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """The loss components L_{s,t} in bits and the number of observations behind each (0: not visited)."""
+
+    bits: Float[Tensor, "S D"]
+    counts: Int[Tensor, "S D"]
+
+    @classmethod
+    def empty(cls, num_stages: int, num_variables: int, device: torch.device | str = "cpu") -> "Profile":
+        """A profile with no observations."""
+        shape = (num_stages, num_variables)
+        return cls(
+            bits=torch.zeros(shape, dtype=torch.float64, device=device),
+            counts=torch.zeros(shape, dtype=torch.int64, device=device),
+        )
+
+    def updated(self, loss: StepLoss, momentum: float | None = None) -> "Profile":
+        """The profile with a batch of step losses added.
+
+        With a momentum each visited component moves to the batch's mean as an exponential moving average (the
+        first visit sets it); without, every observation counts alike.
+        """
+        new, hits = self._batch_means(loss)
+        counts = self.counts + hits
+        if momentum is None:
+            weight = hits.double() / counts.clamp(min=1)
+        else:
+            rate = torch.full_like(self.bits, 1 - momentum).masked_fill(self.counts == 0, 1.0)
+            weight = rate * (hits > 0)
+        return type(self)(bits=self.bits + weight * (new - self.bits), counts=counts)
+
+    def _batch_means(self, loss: StepLoss) -> tuple[Float[Tensor, "S D"], Int[Tensor, "S D"]]:
+        """Mean loss in bits and number of items for each component.
+
+        Sums are taken in fixed point: adding integers gives the same value in any order, on any device.
+        """
+        index = loss.stage * self.bits.shape[1] + loss.t
+        bits = loss.nats.detach().double() / math.log(2)
+        fixed = (bits * FIXED_POINT).round().long()
+        empty = torch.zeros(self.bits.numel(), dtype=torch.int64, device=index.device)
+        hits = empty.index_add(0, index, torch.ones_like(index))
+        sums = empty.index_add(0, index, fixed).double() / FIXED_POINT
+        means = sums / hits.clamp(min=1)
+        return means.view_as(self.bits), hits.view_as(self.counts)

@@ -1,0 +1,71 @@
+"""Muon for the matrices inside a network, AdamW for everything else.
+
+Muon (Jordan et al., 2024) replaces the momentum of a matrix by its nearest semi-orthogonal one. PyTorch ships it
+too, one matrix at a time; this one orthogonalises all matrices of a shape in one batch of products.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+NEWTON_SCHULZ = (
+    (4.0848, -6.8946, 2.9270),
+    (3.9505, -6.3029, 2.6377),
+    (3.7418, -5.5913, 2.3037),
+    (2.8769, -3.1427, 1.2046),
+    (2.8366, -3.0525, 1.2012),
+)
+"""Coefficients of x, x x^T x and x (x^T x)^2 in each of five iterations, tuned for fast convergence to 1."""
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum, orthogonalised; the update's scale is sqrt(max(1, rows / columns)) times the rate."""
+
+    def __init__(
+        self, params: Iterable[nn.Parameter], *, lr: float, momentum: float = 0.95, weight_decay: float = 0.0
+    ) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One update of every matrix that has a gradient."""
+        for group in self.param_groups:
+            by_shape: dict[torch.Size, list[nn.Parameter]] = defaultdict(list)
+            for p in group["params"]:
+                if p.grad is not None:
+                    by_shape[p.shape].append(p)
+            for params in by_shape.values():
+                self._update(params, group["lr"], group["momentum"], group["weight_decay"])
+
+    def _update(self, params: list[nn.Parameter], lr: float, momentum: float, weight_decay: float) -> None:
+        for p in params:
+            if "momentum" not in self.state[p]:
+                self.state[p]["momentum"] = torch.zeros_like(p)
+        grads = [p.grad for p in params if p.grad is not None]
+        buffers = [self.state[p]["momentum"] for p in params]
+        torch._foreach_lerp_(buffers, grads, 1 - momentum)
+        nesterov = torch._foreach_lerp(grads, buffers, momentum)
+        updates = orthogonalise(torch.stack(nesterov))
+        rows, columns = params[0].shape
+        scale = max(1.0, rows / columns) ** 0.5
+        torch._foreach_mul_(params, 1 - lr * weight_decay)
+        torch._foreach_add_(params, list(updates.to(params[0].dtype).unbind()), alpha=-lr * scale)
+
+
+def orthogonalise(matrices: Tensor) -> Tensor:
+    """U V^T of each matrix U S V^T, approximately: singular values end near 1 (Newton-Schulz; bfloat16 on CUDA)."""
+    x = matrices.bfloat16() if matrices.is_cuda else matrices
+    tall = x.shape[-2] > x.shape[-1]
+    x = x.mT if tall else x
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) * 1.01 + 1e-7)
+    for a, b, c in NEWTON_SCHULZ:
+        gram = x @ x.mT
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x.mT if tall else x
+
+
+def is_hidden_matrix(name: str, parameter: nn.Parameter) -> bool:
+    """Whether Muon should update a parameter: the weight of a linear map inside a block."""
+    return parameter.ndim == 2 and ".blocks." in f".{name}" and name.endswith("weight")

@@ -1,0 +1,120 @@
+"""Sampling and infilling (Alg. 1 and 3) with any order, any schedule and any set of given variables."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from ardm.distributions import sample_categorical, sharpen
+from ardm.model import ARDM
+from ardm.orders import random_orders, ranks, revealed
+from ardm.schedule import Schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """Variables that are known before sampling: where `mask` is True, `values` holds their data value."""
+
+    values: Int[Tensor, "B D"]
+    mask: Bool[Tensor, "B D"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """The state after a call: values at level stage+1 where `mask` is True, at level stage elsewhere."""
+
+    stage: int
+    values: Int[Tensor, "B D"]
+    mask: Bool[Tensor, "B D"]
+
+
+def sample(
+    model: ARDM,
+    orders: Int[Tensor, "B S D"],
+    schedule: Schedule,
+    generator: torch.Generator,
+    *,
+    given: Given | None = None,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+) -> Int[Tensor, "B D"]:
+    """Items drawn from the distribution that the orders and the schedule define; exact with the defaults."""
+    steps = sample_chain(
+        model, orders, schedule, generator, given=given, temperature=temperature, top_p=top_p
+    )
+    *_, last = steps
+    return last.values
+
+
+@torch.no_grad()
+def sample_chain(
+    model: ARDM,
+    orders: Int[Tensor, "B S D"],
+    schedule: Schedule,
+    generator: torch.Generator,
+    *,
+    given: Given | None = None,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+) -> Iterator[Step]:
+    """The state after each call of `sample`.
+
+    Given variables must come first in every order (see `given_first`) and the schedule must begin after them.
+    With one stage the others follow p(x_A | x_B) exactly. In an upscale model each stage sees the given values at
+    its own depth only, which approximates the conditional.
+    """
+    _check(model, orders, schedule, given)
+    num_items, _, num_variables = orders.shape
+    shape, device = (num_items, num_variables), orders.device
+    values = torch.full(shape, model.depth.absorbing_value, device=device)
+    for s in range(model.num_stages):
+        order, rank = orders[:, s], ranks(orders[:, s])
+        if given is not None:
+            known = model.depth.at_level(torch.where(given.mask, given.values, 0), s + 1)
+            values = torch.where(given.mask, known, values)
+        stage = torch.full((num_items,), s, device=device)
+        for start, stop in schedule.groups(s):
+            t, where = torch.full_like(stage, start), order[:, start:stop]
+            children = model.predict(values, revealed(rank, start), stage, t, where)
+            log_probs = sharpen(children.log_probs, temperature=temperature, top_p=top_p)
+            choice = sample_categorical(log_probs, generator)
+            drawn = children.values.gather(-1, choice[..., None])[..., 0]
+            values = values.scatter(1, where, drawn)
+            yield Step(stage=s, values=values, mask=revealed(rank, stop))
+
+
+def given_first(orders: Int[Tensor, "B S D"], given: Bool[Tensor, "B D"]) -> Int[Tensor, "B S D"]:
+    """The orders with the given variables moved to the front, each part in its old sequence."""
+    hidden = (~given)[:, None].expand_as(orders).gather(-1, orders)
+    return orders.gather(-1, hidden.long().argsort(dim=-1, stable=True))
+
+
+def random_stage_orders(
+    num_items: int, num_stages: int, num_variables: int, generator: torch.Generator
+) -> Int[Tensor, "B S D"]:
+    """A fresh uniform order for each item and stage (Alg. 3)."""
+    return random_orders(num_items * num_stages, num_variables, generator).view(num_items, num_stages, -1)
+
+
+def _check(model: ARDM, orders: Tensor, schedule: Schedule, given: Given | None) -> None:
+    if orders.shape[1:] != (model.num_stages, model.num_variables):
+        raise ValueError(
+            f"expected orders for {model.num_stages} stage(s) of {model.num_variables} variables, "
+            f"got shape {tuple(orders.shape)}"
+        )
+    if schedule.num_stages != model.num_stages or schedule.num_steps > model.num_variables:
+        raise ValueError("the schedule does not fit the model's stages and variables")
+    if model.num_stages > 1 and schedule.num_steps < model.num_variables:
+        raise ValueError("a model of several stages is sampled to the last variable of each stage")
+    first = schedule.first_step
+    if given is None and first == 0:
+        return
+    if given is None or not (given.mask.sum(1) == first).all():
+        raise ValueError(f"the schedule begins after {first} variables; as many must be given in every item")
+    if first and not given.mask[:, None].expand_as(orders).gather(-1, orders[..., :first]).all():
+        raise ValueError("given variables must come first in every order; see `given_first`")
+    known = given.values[given.mask]
+    if ((known < 0) | (known >= model.depth.num_classes)).any():
+        raise ValueError(f"given values must lie in 0..{model.depth.num_classes - 1}")

@@ -1,0 +1,347 @@
+import math
+import random
+from itertools import product
+
+import pytest
+import torch
+
+from ardm.likelihood import (
+    bound,
+    conditional_bits,
+    conditional_order,
+    exact_bits,
+    mean_bits,
+    schedule_bits_bound,
+)
+from ardm.schedule import Schedule, full_schedule, uniform_schedule
+from table_model import CASES, ONE_STAGE, groups_of, order_agnostic
+
+each_case = pytest.mark.parametrize("name", CASES)
+each_one_stage_case = pytest.mark.parametrize("name", ONE_STAGE)
+
+
+# Exact values
+
+
+@each_case
+def test_exact_bits_of_every_schedule(name):
+    """All items, each with an order of its own for each stage."""
+    case, chance = CASES[name](), random.Random(0)
+    items = case.items()
+    for schedule in case.schedules():
+        orders = chance.choices(case.all_orders(), k=len(items))
+        bits = exact_bits(case.model, torch.tensor(items), torch.tensor(orders), schedule)
+        groups = groups_of(schedule)
+        expected = [
+            -case.oracle.log_prob(x, each, groups) / math.log(2)
+            for x, each in zip(items, orders, strict=True)
+        ]
+        assert bits.tolist() == pytest.approx(expected, rel=1e-12)
+
+
+@each_case
+def test_exact_bits_of_every_order(name):
+    case = CASES[name]()
+    orders, x = case.all_orders(), case.items()[1]
+    items = torch.tensor([x] * len(orders))
+    bits = exact_bits(case.model, items, torch.tensor(orders), case.full_schedule())
+    expected = [-case.oracle.log_prob(x, each) / math.log(2) for each in orders]
+    assert bits.tolist() == pytest.approx(expected, rel=1e-12)
+
+
+@each_case
+def test_every_order_and_schedule_is_a_distribution(name):
+    case, chance = CASES[name](), random.Random(1)
+    items = torch.tensor(case.items())
+    for schedule in case.schedules():
+        order = torch.tensor(chance.choice(case.all_orders()))
+        bits = exact_bits(case.model, items, order.expand(len(items), -1, -1), schedule)
+        assert (-bits).exp2().sum().item() == pytest.approx(1, abs=1e-12)
+
+
+@each_case
+def test_batch_size_does_not_matter(name):
+    case = CASES[name]()
+    items = torch.tensor(case.items())
+    orders = torch.tensor(case.all_orders()[-1]).expand(len(items), -1, -1)
+    sizes = [1, 5, 64, 10**6]
+    results = [
+        exact_bits(case.model, items, orders, case.grouped_schedule(), batch_size=size) for size in sizes
+    ]
+    for result in results[1:]:
+        torch.testing.assert_close(result, results[0], rtol=1e-13, atol=0)
+
+
+def test_on_batch_counts_the_calls():
+    case, calls = CASES["base2-3-data"](), []
+    items, schedule = torch.tensor(case.items()), case.grouped_schedule()
+    orders = torch.tensor(case.all_orders()[0]).expand(len(items), -1, -1)
+    exact_bits(case.model, items, orders, schedule, batch_size=7, on_batch=calls.append)
+    assert max(calls) == 7
+    assert sum(calls) == len(items) * schedule.num_calls
+
+
+def test_only_an_items_own_impossible_variables_cost_infinitely_much():
+    """-inf logits elsewhere (variables already revealed or not yet scored) must not turn into NaN."""
+    model = order_agnostic(2, 2).model
+    with torch.no_grad():
+        model.network.table[..., 1, 1] = -math.inf  # the second variable is never 1
+    items = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]])
+    orders = torch.tensor([[[0, 1]]]).expand(4, -1, -1)
+    bits = exact_bits(model, items, orders, full_schedule(2))
+    assert bits.isinf().tolist() == [False, True, False, True]
+    assert (-bits).exp2().sum().item() == pytest.approx(1, abs=1e-12)
+    only_first = conditional_bits(
+        model, items, torch.tensor([True, False]), torch.tensor([False, False]), torch.tensor([0, 1])
+    )
+    assert only_first.isfinite().all()
+
+
+# Conditionals and marginals
+
+
+def subsets(num_variables):
+    """Every (target, given) of disjoint sets of variables, the target not empty, as tensors of booleans."""
+    for roles in product("atg", repeat=num_variables):  # absent, target, given
+        if "t" in roles:
+            yield tuple(torch.tensor([role == letter for role in roles]) for letter in "tg")
+
+
+def conditional_oracle(case, x, order, target, given):
+    """-log2 p(x_A | x_B) with B known, then A one by one in the order's sequence."""
+    sequence = [d for d in order if given[d]] + [d for d in order if target[d]]
+    first, last = int(given.sum()), len(sequence)
+    steps = [(t, t + 1) for t in range(first, last)]
+    return -case.oracle.stage_log_prob(x, 0, sequence, steps) / math.log(2)
+
+
+@each_one_stage_case
+def test_conditional_bits_against_enumeration(name):
+    case, items = CASES[name](), CASES[name]().items()
+    for (target, given), order in product(subsets(case.num_variables), case.stage_orders()):
+        bits = conditional_bits(case.model, torch.tensor(items), target, given, torch.tensor(order))
+        expected = [conditional_oracle(case, x, order, target, given) for x in items]
+        assert bits.tolist() == pytest.approx(expected, rel=1e-12)
+
+
+@each_one_stage_case
+def test_conditionals_and_marginals_sum_to_one(name):
+    """Over x_A for each x_B; the variables in neither set are counted once for each of their values."""
+    case, items = CASES[name](), torch.tensor(CASES[name]().items())
+    order = torch.tensor([2, 0, 1])
+    for target, given in subsets(case.num_variables):
+        bits = conditional_bits(case.model, items, target, given, order)
+        code = (items * given * case.num_classes ** torch.arange(3)).sum(1)  # of x_B
+        conditions = code.unique(return_inverse=True)[1]
+        sums = torch.zeros(int(conditions.max()) + 1, dtype=torch.float64)
+        sums.index_add_(0, conditions, (-bits).exp2())
+        absent = case.num_classes ** int((~target & ~given).sum())
+        assert (sums / absent).tolist() == pytest.approx([1.0] * len(sums), abs=1e-12)
+
+
+@each_one_stage_case
+def test_chain_rule_along_one_order(name):
+    """p(x_A) p(x_B | x_A) = p(x_A, x_B) when the joint reveals A before B."""
+    case, items = CASES[name](), torch.tensor(CASES[name]().items())
+    nothing = torch.zeros(3, dtype=torch.bool)
+    for a, b in subsets(case.num_variables):
+        if not b.any():
+            continue
+        order = conditional_order(torch.tensor([1, 2, 0]), b, a)  # A first
+        marginal = conditional_bits(case.model, items, a, nothing, order)
+        conditional = conditional_bits(case.model, items, b, a, order)
+        joint = conditional_bits(case.model, items, a | b, nothing, order)
+        torch.testing.assert_close(marginal + conditional, joint, rtol=1e-12, atol=0)
+
+
+def test_everything_given_nothing_is_the_whole_item():
+    case = CASES["oa-2"]()
+    items, order = torch.tensor(case.items()), torch.tensor([1, 2, 0])
+    every, none = torch.ones(3, dtype=torch.bool), torch.zeros(3, dtype=torch.bool)
+    bits = conditional_bits(case.model, items, every, none, order)
+    whole = exact_bits(case.model, items, order.expand(len(items), 1, -1), full_schedule(3))
+    torch.testing.assert_close(bits, whole, rtol=1e-13, atol=0)
+
+
+def test_conditional_bits_in_groups():
+    case, order = CASES["oa-3-in-data"](), (2, 1, 0)
+    given, target = torch.tensor([False, True, False]), torch.tensor([True, False, True])
+    schedule = Schedule(starts=((1,),), num_steps=3)
+    bits = conditional_bits(
+        case.model, torch.tensor(case.items()), target, given, torch.tensor(order), schedule=schedule
+    )
+    expected = [-case.oracle.stage_log_prob(x, 0, (1, 2, 0), [(1, 3)]) / math.log(2) for x in case.items()]
+    assert bits.tolist() == pytest.approx(expected, rel=1e-12)
+
+
+def test_conditional_order_keeps_each_part_in_sequence():
+    order = torch.tensor([4, 2, 0, 3, 1])
+    target = torch.tensor([True, False, False, False, True])
+    given = torch.tensor([False, True, False, True, False])
+    assert conditional_order(order, target, given).tolist() == [3, 1, 4, 0, 2]
+
+
+# Bounds
+
+
+@each_case
+def test_schedule_bound_is_unbiased(name, generator):
+    """Many copies of one item, against the mean over all orders of the exact bits."""
+    case = CASES[name]()
+    x, schedule = case.items()[1], case.grouped_schedule()
+    exact = case.mean_nats(x, groups_of(schedule)) / math.log(2)
+    copies = torch.tensor([x] * 3000)
+    bits = schedule_bits_bound(case.model, copies, schedule, generator, batch_size=4096)
+    assert abs(bits.mean().item() - exact) < 4 * bits.std().item() / math.sqrt(3000)
+
+
+def test_schedule_bound_of_one_call_is_exact(generator):
+    """All variables in one call: no order matters, so the estimate has no spread."""
+    case = CASES["base2-4-data"]()
+    items = torch.tensor(case.items())
+    schedule = uniform_schedule(3, 2, num_stages=2)
+    orders = torch.arange(3).expand(len(items), 2, -1)
+    bits = schedule_bits_bound(case.model, items, schedule, generator)
+    torch.testing.assert_close(bits, exact_bits(case.model, items, orders, schedule), rtol=1e-13, atol=0)
+
+
+def test_schedule_bound_varies_less_than_exact_bits(generator):
+    case, x = CASES["oa-2"](), CASES["oa-2"]().items()[5]
+    exact = [-case.oracle.log_prob(x, orders) / math.log(2) for orders in case.all_orders()]
+    bits = schedule_bits_bound(case.model, torch.tensor([x] * 2000), full_schedule(3), generator)
+    assert bits.var().item() < 0.9 * torch.tensor(exact).var(correction=0).item()
+
+
+def truth_per_dim(case, items):
+    total = math.fsum(case.mean_nats(x) for x in items)
+    return total / math.log(2) / case.num_variables / len(items)
+
+
+@pytest.mark.parametrize(
+    ("name", "num_passes"), [*((name, 1) for name in CASES), ("oa-2", 3), ("base2-3-direct", 3)]
+)
+def test_bound_is_unbiased(name, num_passes, generator):
+    """A fixed set of items: fewer than steps, or more, but never a multiple of them."""
+    case = CASES[name]()
+    items = random.Random(2).choices(case.items(), k=7)
+    results = [bound(case.model, torch.tensor(items), generator, num_passes=num_passes) for _ in range(300)]
+    values = torch.tensor([result.bits_per_dim for result in results])
+    error = values.mean().item() - truth_per_dim(case, items)
+    assert abs(error) < 4 * values.std().item() / math.sqrt(len(values))
+
+
+@pytest.mark.parametrize("name", ["oa-3-in-data", "base2-4-data", "user-maps"])
+@pytest.mark.parametrize("num_passes", [1, 2])
+def test_bound_covers_the_population_mean(name, num_passes, generator):
+    """Fresh items each time, drawn uniformly; the interval must hold the mean of the population and be no wider."""
+    case, repetitions = CASES[name](), 300
+    truth, population = truth_per_dim(case, case.items()), torch.tensor(case.items())
+    results = []
+    for _ in range(repetitions):
+        rows = torch.randint(len(population), (45,), generator=generator)
+        results.append(bound(case.model, population[rows], generator, num_passes=num_passes))
+    covered = sum(abs(r.bits_per_dim - truth) <= r.half_width for r in results) / repetitions
+    assert covered >= 0.91  # 95% less three standard errors
+    spread = torch.tensor([r.bits_per_dim for r in results]).std().item()
+    widths = torch.tensor([r.half_width for r in results]).mean().item() / 1.96
+    assert 0.85 < widths / spread < 1.25
+
+
+@each_case
+def test_bound_measures_the_profile(name, generator):
+    case = CASES[name]()
+    x, num_copies = case.items()[1], 24000
+    result = bound(case.model, torch.tensor([x] * num_copies), generator, batch_size=5000)
+    bits, counts = result.profile.bits, result.profile.counts
+    assert (counts == num_copies // counts.numel()).all()
+    for stage, t in product(range(case.num_stages), range(case.num_variables)):
+        exact = case.component_nats(x, stage, t) / math.log(2)
+        assert bits[stage, t].item() == pytest.approx(exact, abs=0.1)
+    assert result.bits_per_dim == pytest.approx(case.num_stages * bits.mean().item(), rel=1e-9)
+    assert result.num_items == num_copies
+
+
+def test_bound_says_what_it_is(generator):
+    case, calls = CASES["oa-2"](), []
+    items = torch.tensor(case.items())
+    result = bound(case.model, items, generator, num_passes=2, batch_size=3, on_batch=calls.append)
+    assert result.estimator == "bound over random orders, stratified steps, 2 pass(es)"
+    assert sum(calls) == 16
+    assert max(calls) == 3
+
+
+def test_one_item_has_no_interval(generator):
+    case = CASES["oa-2"]()
+    assert bound(case.model, torch.tensor([[0, 1, 1]]), generator, num_passes=4).half_width == math.inf
+    assert mean_bits(torch.tensor([3.0]), 3, "exact").half_width == math.inf
+
+
+def test_mean_bits():
+    result = mean_bits(torch.tensor([4.0, 8.0, 6.0, 10.0]), 2, "exact")
+    assert (result.bits_per_dim, result.num_items, result.estimator) == (3.5, 4, "exact")
+    assert result.half_width == pytest.approx(1.959964 * math.sqrt(5 / 3) / 2, rel=1e-6)
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("x", "text"),
+    [
+        ([[0, 1]], r"at least one item of 3 variables, got shape \(1, 2\)"),
+        (torch.empty(0, 3, dtype=torch.long), r"at least one item of 3 variables, got shape \(0, 3\)"),
+        ([[0, 2, 1]], r"values must lie in 0\.\.1, got 0\.\.2"),
+        ([[0, -1, 1]], r"values must lie in 0\.\.1, got -1\.\.1"),
+    ],
+)
+def test_items_that_cannot_be_scored(x, text, generator):
+    model, x = CASES["oa-2"]().model, torch.as_tensor(x)
+    with pytest.raises(ValueError, match=text):
+        bound(model, x, generator)
+    orders = torch.arange(x.shape[1]).expand(len(x), 1, -1)
+    with pytest.raises(ValueError, match=text):
+        exact_bits(model, x, orders, full_schedule(3))
+    with pytest.raises(ValueError, match=text):
+        schedule_bits_bound(model, x, full_schedule(3), generator)
+
+
+@pytest.mark.parametrize(
+    ("name", "schedule", "text"),
+    [
+        ("oa-2", full_schedule(4), r"1 stage\(s\) of 4 steps; the model has 1 of 3"),
+        ("oa-2", full_schedule(3, num_stages=2), r"2 stage\(s\) of 3 steps; the model has 1 of 3"),
+        ("base2-4-data", full_schedule(3), r"1 stage\(s\) of 3 steps; the model has 2 of 3"),
+        ("base2-4-data", full_schedule(2, num_stages=2), "several stages is scored on whole items only"),
+        ("base2-4-data", full_schedule(3, num_stages=2, first_step=1), "scored on whole items only"),
+    ],
+)
+def test_schedules_that_do_not_fit(name, schedule, text):
+    case = CASES[name]()
+    items = torch.tensor(case.items()[:2])
+    orders = torch.arange(3).expand(2, case.num_stages, -1)
+    with pytest.raises(ValueError, match=text):
+        exact_bits(case.model, items, orders, schedule)
+
+
+A, B = torch.tensor([True, False, False]), torch.tensor([False, True, False])
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "given", "text"),
+    [
+        ("base2-4-data", A, B, "need a one-stage model; this one has 2 stages"),
+        ("oa-2", A, A, "at least one variable and none that is given"),
+        ("oa-2", A & B, B, "at least one variable and none that is given"),
+    ],
+)
+def test_conditionals_that_cannot_be_had(name, target, given, text):
+    with pytest.raises(ValueError, match=text):
+        conditional_bits(CASES[name]().model, torch.tensor([[0, 0, 0]]), target, given, torch.arange(3))
+
+
+@pytest.mark.parametrize("schedule", [full_schedule(2), full_schedule(3, first_step=1), full_schedule(3)])
+def test_conditional_schedules_must_run_over_the_target(schedule):
+    with pytest.raises(ValueError, match="schedule must run from step 1 to 2"):
+        conditional_bits(
+            CASES["oa-2"]().model, torch.tensor([[0, 0, 0]]), A, B, torch.arange(3), schedule=schedule
+        )

@@ -1,0 +1,283 @@
+import math
+import random
+from itertools import product
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ardm.objective import (
+    Profile,
+    StepLoss,
+    corrupt,
+    sample_corruption,
+    sample_step_loss,
+    step_loss,
+    stratified_steps,
+)
+from ardm.orders import random_orders, ranks
+from table_model import CASES, ONE_STAGE, assert_follows
+
+each_case = pytest.mark.parametrize("name", CASES)
+
+
+# What the oracle says of the tables themselves
+
+
+@each_case
+def test_probabilities_of_every_order_sum_to_one(name):
+    case = CASES[name]()
+    for orders in case.all_orders():
+        total = math.fsum(math.exp(case.oracle.log_prob(x, orders)) for x in case.items())
+        assert total == pytest.approx(1, abs=1e-12)
+
+
+@each_case
+def test_the_bound_lies_above_the_mixtures_nats(name):
+    case = CASES[name]()
+    for x in case.items():
+        probs = [math.exp(case.oracle.log_prob(x, orders)) for orders in case.all_orders()]
+        assert case.mean_nats(x) >= -math.log(math.fsum(probs) / len(probs))
+
+
+# The per-step estimator
+
+
+def every_step(case, x):
+    """The step losses of an item at every (stage, t, order): one row each, in this nesting."""
+    rows = list(product(range(case.num_stages), range(case.num_variables), case.stage_orders()))
+    stage, t = (torch.tensor([row[i] for row in rows]) for i in (0, 1))
+    rank = ranks(torch.tensor([row[2] for row in rows]))
+    items = torch.tensor(x).expand(len(rows), -1)
+    return step_loss(case.model, corrupt(case.model.depth, items, stage, t, rank))
+
+
+@each_case
+def test_per_step_form_equals_the_mean_over_orders(name):
+    case = CASES[name]()
+    for x in case.items():
+        loss = every_step(case, x)
+        exact = case.mean_nats(x)
+        total_steps = case.num_stages * case.num_variables
+        assert total_steps * loss.nats.mean().item() == pytest.approx(exact, rel=1e-12)
+        bits_per_dim = exact / math.log(2) / case.num_variables
+        assert loss.bits_per_dim.mean().item() == pytest.approx(bits_per_dim, rel=1e-12)
+
+
+@each_case
+def test_each_component_equals_its_enumeration(name):
+    """The sum alone would not notice two steps that trade places."""
+    case = CASES[name]()
+    for x in random.Random(0).sample(case.items(), 4):
+        nats = every_step(case, x).nats.view(case.num_stages, case.num_variables, -1).mean(-1)
+        for stage, t in product(range(case.num_stages), range(case.num_variables)):
+            assert nats[stage, t].item() == pytest.approx(case.component_nats(x, stage, t), rel=1e-12)
+
+
+@each_case
+def test_cross_entropy_is_the_sum_of_masked_bits_over_d(name):
+    case = CASES[name]()
+    x = case.items()[-2]
+    loss = every_step(case, x)
+    rows = product(range(case.num_stages), range(case.num_variables), case.stage_orders())
+    for value, (stage, t, order) in zip(loss.cross_entropy.tolist(), rows, strict=True):
+        one_call = case.oracle.stage_log_prob(x, stage, order, [(t, case.num_variables)])
+        assert value == pytest.approx(-one_call / math.log(2) / case.num_variables, rel=1e-12)
+
+
+@each_case
+def test_sampled_loss_is_unbiased(name, generator):
+    case = CASES[name]()
+    x = case.items()[1]
+    bits = sample_step_loss(case.model, torch.tensor(x).expand(4000, -1), generator).bits_per_dim
+    exact = case.mean_nats(x) / math.log(2) / case.num_variables
+    assert abs(bits.mean().item() - exact) < 4 * bits.std().item() / math.sqrt(4000)
+
+
+def test_gradients_reach_only_the_entries_that_were_read(generator):
+    case = CASES["oa-2"]()
+    table = case.model.network.table
+    loss = sample_step_loss(case.model, torch.tensor([case.items()[3]]), generator)
+    (gradient,) = torch.autograd.grad(loss.bits_per_dim.sum(), table)
+    rows = gradient.abs().sum((0, 3, 4)).count_nonzero()
+    assert rows == 1
+    assert gradient.isfinite().all()
+
+
+# Corruption
+
+
+def draw_corruption(data, case):
+    depth, size = case.model.depth, 5
+    integers = st.integers(0, 2**32)
+    generator = torch.Generator().manual_seed(data.draw(integers))
+    x = torch.randint(case.num_classes, (size, case.num_variables), generator=generator)
+    stage = torch.randint(case.num_stages, (size,), generator=generator)
+    t = torch.randint(case.num_variables, (size,), generator=generator)
+    rank = random_orders(size, case.num_variables, generator)
+    return x, stage, t, rank, corrupt(depth, x, stage, t, rank)
+
+
+@given(st.data(), st.sampled_from(sorted(CASES)))
+def test_corrupt_reveals_the_first_t_variables(data, name):
+    case = CASES[name]()
+    x, stage, t, rank, corrupted = draw_corruption(data, case)
+    assert torch.equal(corrupted.mask.sum(1), t)
+    for b, d in product(range(len(x)), range(case.num_variables)):
+        s, k = int(stage[b]), int(x[b, d])
+        is_revealed = bool(rank[b, d] < t[b])
+        assert corrupted.mask[b, d] == is_revealed
+        assert corrupted.parent[b, d] == case.oracle.decay(k, s)
+        assert corrupted.child[b, d] == case.oracle.decay(k, s + 1)
+        assert corrupted.inputs[b, d] == case.oracle.decay(k, s + is_revealed)
+    assert torch.equal(corrupted.t, t)
+    assert torch.equal(corrupted.stage, stage)
+
+
+@given(st.data(), st.sampled_from(sorted(CASES)))
+def test_hidden_values_cannot_leak(data, name):
+    """Any class with the same parent may stand where a variable is hidden: the network sees the same."""
+    case = CASES[name]()
+    x, stage, t, rank, corrupted = draw_corruption(data, case)
+    other = x.clone()
+    for b, d in (~corrupted.mask).nonzero().tolist():
+        s = int(stage[b])
+        siblings = [
+            k
+            for k in range(case.num_classes)
+            if case.oracle.decay(k, s) == case.oracle.decay(int(x[b, d]), s)
+        ]
+        other[b, d] = data.draw(st.sampled_from(siblings))
+    again = corrupt(case.model.depth, other, stage, t, rank)
+    assert torch.equal(again.inputs, corrupted.inputs)
+    assert torch.equal(again.mask, corrupted.mask)
+
+
+@pytest.mark.parametrize("name", ONE_STAGE)
+def test_with_one_stage_nothing_of_a_hidden_variable_is_seen(name, generator):
+    case = CASES[name]()
+    corrupted = sample_corruption(case.model.depth, torch.tensor(case.items()), generator)
+    hidden = corrupted.inputs[~corrupted.mask]
+    assert hidden.unique().tolist() == [case.model.depth.absorbing_value]
+
+
+# Steps
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 10**6))
+def test_steps_are_spread_evenly(num_items, num_steps, seed):
+    """Below any step lie as many items as its share says, rounded up or down."""
+    steps = stratified_steps(num_items, num_steps, torch.Generator().manual_seed(seed))
+    assert steps.shape == (num_items,)
+    assert 0 <= steps.min() <= steps.max() < num_steps
+    for step in range(num_steps + 1):
+        below, share = int((steps < step).sum()), num_items * step / num_steps
+        assert math.floor(share + 1e-9) <= below <= math.ceil(share - 1e-9)
+
+
+@pytest.mark.parametrize("num_items", [1, 2, 3, 5, 6, 7, 20])
+def test_every_item_meets_every_step_equally_often(num_items, generator):
+    steps = torch.stack([stratified_steps(num_items, 6, generator) for _ in range(1500)])
+    for item in steps.T:
+        assert_follows(item.bincount(minlength=6), [1 / 6] * 6)
+
+
+@each_case
+@pytest.mark.parametrize("num_items", [1, 2, 50])
+def test_first_and_last_step_of_every_stage_are_reached(name, num_items, generator):
+    case = CASES[name]()
+    x = torch.zeros(num_items, case.num_variables, dtype=torch.long)
+    reached = set()
+    for _ in range(max(2, 300 // num_items)):
+        corrupted = sample_corruption(case.model.depth, x, generator)
+        reached |= set(zip(corrupted.stage.tolist(), corrupted.t.tolist(), strict=True))
+    assert reached == set(product(range(case.num_stages), range(case.num_variables)))
+
+
+@each_case
+def test_every_mask_is_as_likely_as_the_next_of_its_size(name, generator):
+    case = CASES[name]()
+    corrupted = sample_corruption(case.model.depth, torch.zeros(6000, case.num_variables).long(), generator)
+    places = torch.arange(case.num_variables)
+    counts = (corrupted.mask * 2**places).sum(1).bincount(minlength=2**case.num_variables)
+    sizes = [bin(mask).count("1") for mask in range(2**case.num_variables)]
+    each = [1 / math.comb(case.num_variables, size) / case.num_variables for size in sizes[:-1]]
+    assert_follows(counts, [*each, 0.0])  # never all revealed: there would be nothing to predict
+
+
+# The profile
+
+
+def random_losses(num_stages, num_variables, size, seed, steps_below=None):
+    generator = torch.Generator().manual_seed(seed)
+    stage = torch.randint(num_stages, (size,), generator=generator)
+    t = torch.randint(steps_below or num_variables, (size,), generator=generator)
+    nats = torch.rand(size, generator=generator, dtype=torch.float64) * 10
+    return StepLoss(stage=stage, t=t, nats=nats, bits_per_dim=nats, cross_entropy=nats)
+
+
+def cells(loss):
+    """The losses in bits by (stage, t)."""
+    found = {}
+    for s, t, nats in zip(loss.stage.tolist(), loss.t.tolist(), loss.nats.tolist(), strict=True):
+        found.setdefault((s, t), []).append(nats / math.log(2))
+    return found
+
+
+def test_profile_without_momentum_is_the_mean_of_all_observations():
+    batches = [random_losses(2, 5, 30, seed) for seed in range(20)]
+    profile, seen = Profile.empty(2, 5), {}
+    for batch in batches:
+        profile = profile.updated(batch)
+        for cell, values in cells(batch).items():
+            seen.setdefault(cell, []).extend(values)
+    for cell, values in seen.items():
+        assert profile.counts[cell] == len(values)
+        assert profile.bits[cell].item() == pytest.approx(math.fsum(values) / len(values), abs=1e-9)
+
+
+def test_profile_with_momentum_is_a_moving_average_of_batch_means():
+    batches = [random_losses(2, 5, 6, seed) for seed in range(30)]
+    profile, average = Profile.empty(2, 5), {}
+    for batch in batches:
+        profile = profile.updated(batch, momentum=0.95)
+        for cell, values in cells(batch).items():
+            mean = math.fsum(values) / len(values)
+            average[cell] = 0.95 * average[cell] + 0.05 * mean if cell in average else mean
+    for cell, value in average.items():
+        assert profile.bits[cell].item() == pytest.approx(value, abs=1e-9)
+
+
+@pytest.mark.parametrize("momentum", [None, 0.0, 0.95])
+def test_the_first_visit_sets_a_component(momentum):
+    batch = random_losses(1, 3, 1, seed=0)
+    profile = Profile.empty(1, 3).updated(batch, momentum)
+    ((cell, (bits,)),) = cells(batch).items()
+    assert profile.bits[cell].item() == pytest.approx(bits, abs=1e-9)
+
+
+@pytest.mark.parametrize("momentum", [None, 0.95])
+def test_components_not_visited_stay_as_they_were(momentum):
+    first = Profile.empty(2, 6).updated(random_losses(2, 6, 40, seed=1, steps_below=4), momentum)
+    assert (first.counts[:, 4:] == 0).all()
+    assert (first.bits[:, 4:] == 0).all()
+    second = first.updated(random_losses(2, 6, 40, seed=2, steps_below=1), momentum)
+    assert torch.equal(second.bits[:, 1:], first.bits[:, 1:])
+    assert torch.equal(second.counts[:, 1:], first.counts[:, 1:])
+    assert second.counts.sum() == 80
+
+
+@given(st.permutations(range(40)))
+def test_the_profile_does_not_depend_on_the_order_of_a_batch(permutation):
+    batch = random_losses(2, 3, 40, seed=5)
+    shuffled = StepLoss(**{name: value[list(permutation)] for name, value in vars(batch).items()})
+    expected, found = Profile.empty(2, 3).updated(batch), Profile.empty(2, 3).updated(shuffled)
+    assert torch.equal(found.bits, expected.bits)  # to the last bit
+    assert torch.equal(found.counts, expected.counts)
+
+
+def test_the_profile_keeps_no_graph():
+    case = CASES["oa-2"]()
+    profile = Profile.empty(1, 3).updated(every_step(case, case.items()[0]))
+    assert not profile.bits.requires_grad
