@@ -59,9 +59,7 @@ class Oracle:
         self._num_values = network.num_values
         self.next_probs = cache(self._next_probs)
 
-    def _next_probs(
-        self, state: Item, known: tuple[bool, ...], stage: int, variable: int
-    ) -> dict[int, float]:
+    def _next_probs(self, state: Item, known: tuple[bool, ...], stage: int, variable: int) -> dict[int, float]:
         """The distribution of a variable's next value in a state of which some variables are known."""
         row = sum(value * self._num_values**place for place, value in enumerate(state))
         column = sum(2**place for place, is_known in enumerate(known) if is_known)
@@ -75,10 +73,8 @@ class Oracle:
             for stage, order in enumerate(orders)
         )
 
-    def stage_log_prob(
-        self, x: Item, stage: int, order: Sequence[int], groups: Sequence[tuple[int, int]]
-    ) -> float:
-        """log p(x^(s+1) | x^(s)); variables before the first group are known, those after the last are not."""
+    def stage_log_prob(self, x: Item, stage: int, order: Sequence[int], groups: Sequence[tuple[int, int]]) -> float:
+        """log p(x^(s+1) | x^(s)); variables before the first group are known, those after the last never."""
         state = [self.decay(value, stage) for value in x]
         fine = [self.decay(value, stage + 1) for value in x]
         known = [False] * len(x)
@@ -208,7 +204,7 @@ def upscale(num_classes: int, base: int, num_variables: int, *, direct: bool) ->
 
 
 USER_MAPS = [[0, 0, 0, 0, 3, 0, 3], [0, 0, 6, 0, 4, 6, 0], [5, 5, 2, 2, 4, 0, 0]]
-"""Five classes, of which 0 and 1 decay to the extra class 5, then with 2 and 3 to the extra class 6, then to 3."""
+"""Five classes: 0 and 1 decay to the extra class 5, then with 2 and 3 to the extra class 6, then all to 3."""
 
 
 def user_maps(num_variables: int) -> Case:
@@ -241,7 +237,7 @@ def groups_of(schedule: Schedule) -> Groups:
 
 
 def assert_follows(counts: Tensor, probs: Sequence[float]) -> None:
-    """Pearson's chi-square within four standard deviations of its mean, and no draw of an impossible class."""
+    """Pearson's chi-square is within four standard deviations of its mean and no impossible class occurs."""
     expected = torch.tensor(probs, dtype=torch.float64) * counts.sum()
     possible = expected > 0
     assert counts[~possible].sum() == 0

@@ -37,23 +37,16 @@ def test_number_of_stages_is_the_ceiling_of_the_logarithm(shape):
     assert base ** (num_stages - 1) < num_classes <= base**num_stages
 
 
-@pytest.mark.parametrize(
-    ("num_classes", "base", "num_stages"),
-    [
-        (2, 2, 1),
-        (4, 2, 2),
-        (5, 2, 3),
-        (8, 2, 3),
-        (9, 3, 2),
-        (10, 10, 1),
-        (125, 5, 3),
-        (216, 6, 3),
-        (217, 6, 4),
-    ]
-    + [(256, 2, 8), (256, 4, 4), (256, 16, 2), (1000, 10, 3), (2**16, 256, 2), (2**16, 2, 16), (3**9, 3, 9)],
-)
-def test_exact_powers(num_classes, base, num_stages):
-    assert BaseDepthMap(num_classes, base).num_stages == num_stages
+@pytest.mark.parametrize("base", range(2, 11))
+@pytest.mark.parametrize("num_stages", range(1, 5))
+def test_exact_powers_need_no_stage_more(base, num_stages):
+    assert BaseDepthMap(base**num_stages, base).num_stages == num_stages
+    assert BaseDepthMap(base**num_stages + 1, base).num_stages == num_stages + 1
+
+
+@pytest.mark.parametrize(("base", "num_stages"), [(2, 16), (4, 8), (16, 4), (256, 2)])
+def test_stages_of_sixteen_bits(base, num_stages):
+    assert BaseDepthMap(2**16, base).num_stages == num_stages
 
 
 def test_digit_scale():
@@ -127,9 +120,9 @@ def paper_matrices(num_classes, base):
     matrices = []
     for i in reversed(range(1, num_stages + 1)):
         image = {downscaled(k, base ** (i - 1)) for k in range(num_classes)}
-        pairs = [(l, k) for k in image for l in range(num_classes) if l == downscaled(k, base**i)]
         matrix = np.zeros((num_classes, num_classes))
-        matrix[tuple(zip(*pairs, strict=True))] = 1
+        for k in image:
+            matrix[downscaled(k, base**i), k] = 1
         matrices.append(matrix)
     return matrices
 
@@ -245,9 +238,7 @@ def test_direct_equals_data_when_its_logits_are_the_datas_log_children(shape, se
     for stage in range(depth.num_stages):
         scale = depth.base ** (depth.num_stages - 1 - stage)
         for parent in depth.levels[stage].unique().tolist():
-            expected = {
-                k: v for k, v in child_log_probs(data, logits, parent, stage).items() if v > -math.inf
-            }
+            expected = {k: v for k, v in child_log_probs(data, logits, parent, stage).items() if v > -math.inf}
             digits = random_logits(seed + 1, depth.num_stages, depth.base)
             for child, log_prob in expected.items():
                 digits[stage, (child - parent) // scale] = log_prob + 7.0
@@ -268,6 +259,11 @@ def test_digits_beyond_the_last_class_have_probability_zero(shape, seed):
             assert len(found) == depth.base
             assert all((value < depth.num_classes) == (found[value] > -math.inf) for value in found)
             assert math.fsum(map(math.exp, found.values())) == pytest.approx(1, abs=1e-12)
+
+
+def test_a_child_of_another_parent_has_probability_zero():
+    parametrization = DataParametrization(BaseDepthMap(4, 2))
+    assert one_log_prob(parametrization, random_logits(0, 4), parent=0, child=3, stage=1) == -math.inf
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -143,11 +143,7 @@ def test_hidden_values_cannot_leak(data, name):
     other = x.clone()
     for b, d in (~corrupted.mask).nonzero().tolist():
         s = int(stage[b])
-        siblings = [
-            k
-            for k in range(case.num_classes)
-            if case.oracle.decay(k, s) == case.oracle.decay(int(x[b, d]), s)
-        ]
+        siblings = [k for k in range(case.num_classes) if case.oracle.decay(k, s) == case.oracle.decay(int(x[b, d]), s)]
         other[b, d] = data.draw(st.sampled_from(siblings))
     again = corrupt(case.model.depth, other, stage, t, rank)
     assert torch.equal(again.inputs, corrupted.inputs)

@@ -36,9 +36,7 @@ def test_samples_follow_one_order_and_schedule(name, make_schedule, generator):
     schedule, orders = make_schedule(case), case.all_orders()[-2]
     draws = sample(case.model, torch.tensor(orders).expand(NUM_DRAWS, -1, -1), schedule, generator)
     groups = groups_of(schedule)
-    assert_follows(
-        item_counts(case, draws), [math.exp(case.oracle.log_prob(x, orders, groups)) for x in case.items()]
-    )
+    assert_follows(item_counts(case, draws), [math.exp(case.oracle.log_prob(x, orders, groups)) for x in case.items()])
 
 
 @each_case
@@ -47,8 +45,7 @@ def test_samples_of_random_orders_follow_the_mixture(name, generator):
     orders = random_stage_orders(NUM_DRAWS, case.num_stages, case.num_variables, generator)
     draws = sample(case.model, orders, case.full_schedule(), generator)
     mixture = [
-        math.fsum(math.exp(case.oracle.log_prob(x, each)) for each in case.all_orders())
-        / len(case.all_orders())
+        math.fsum(math.exp(case.oracle.log_prob(x, each)) for each in case.all_orders()) / len(case.all_orders())
         for x in case.items()
     ]
     assert_follows(item_counts(case, draws), mixture)
@@ -80,8 +77,7 @@ def test_samples_depend_on_the_generator_alone(name):
     case = CASES[name]()
     orders = torch.tensor(case.all_orders()[1]).expand(50, -1, -1)
     first, again, other = (
-        sample(case.model, orders, case.full_schedule(), torch.Generator().manual_seed(seed))
-        for seed in (1, 1, 2)
+        sample(case.model, orders, case.full_schedule(), torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
     )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
@@ -178,11 +174,13 @@ def test_a_schedule_that_ends_early_leaves_the_rest_hidden(generator):
     assert draws[:, [0, 2]].max() < 2
 
 
-def test_sampling_keeps_no_graph(generator):
-    case = CASES["oa-2"]()
+def test_gradients_are_off_inside_the_chain_alone(generator):
+    case, inside = CASES["oa-2"](), []
+    hook = case.model.network.register_forward_hook(lambda *_: inside.append(torch.is_grad_enabled()))
     chain = sample_chain(case.model, torch.arange(3).expand(2, 1, -1), case.full_schedule(), generator)
-    next(chain)
-    assert torch.is_grad_enabled()  # the chain must not switch gradients off for its caller
+    between = [torch.is_grad_enabled() for _ in chain]
+    hook.remove()
+    assert (inside, between) == ([False] * 3, [True] * 3)
 
 
 # Orders

@@ -1,5 +1,6 @@
 """The planner against brute force, the paper's recurrence and itself by another way."""
 
+import inspect
 import itertools
 import time
 
@@ -131,6 +132,12 @@ class TestOneStage:
         losses = 2.0 ** np.floor(np.log2(scale)) * synthetic_profile(100, 2)
         assert plan(losses, 13).schedule == plan(synthetic_profile(100, 2), 13).schedule
 
+    @pytest.mark.parametrize("num_calls", range(1, 200, 13))
+    def test_a_large_offset_costs_no_precision(self, num_calls):
+        losses = tied_profile(200, 50, 3)
+        planned = plan(2.0**50 + losses, num_calls)
+        assert schedule_bits(losses, planned.schedule) == every_budget(losses).bits[num_calls - 1]
+
     def test_lost_bits_fall_to_nothing(self):
         losses = synthetic_profile(64, 0)
         lost = [plan(losses, num_calls).lost_bits for num_calls in range(1, 65)]
@@ -177,6 +184,13 @@ class TestStages:
         planned = plan(profile, num_calls)
         assert_uses(planned, num_calls)
         assert planned.bits == expected
+
+    @pytest.mark.parametrize("num_calls", range(3, 120, 7))
+    def test_joint_split_tells_nearly_equal_stages_apart(self, num_calls):
+        profile = np.outer([2.0**30, 2.0**30 + 1, 2.0**30 + 2], tied_profile(40, 30, 6))
+        gains = np.sort(np.concatenate([-np.diff(every_budget(stage).bits) for stage in profile]))[::-1]
+        expected = 40 * profile[:, 0].sum() - gains[: num_calls - 3].sum()
+        assert plan(profile, num_calls).bits == expected
 
     def test_even_split_plans_each_stage_for_itself(self):
         profile = np.stack([synthetic_profile(50, seed) * (1 + seed) for seed in range(3)])
@@ -341,6 +355,13 @@ class TestErrors:
         with pytest.raises(ValueError, match=text):
             plan(np.ones((2, 4)), **{"num_calls": 2, **arguments})
 
+    def test_choices(self):
+        # Unwrapped, as the type checker of the tests would speak first.
+        with pytest.raises(ValueError, match="split must be 'joint' or 'even', got 'odd'"):
+            inspect.unwrap(plan)(np.ones(4), 2, split="odd")
+        with pytest.raises(ValueError, match="method must be 'sort' or 'isotonic', got 'shuffle'"):
+            inspect.unwrap(monotone)(np.ones(4), method="shuffle")
+
     def test_heuristics_check_the_same(self):
         with pytest.raises(ValueError, match="each of 2 stages needs a call, got 1 calls"):
             cosine_schedule(4, 1, num_stages=2)
@@ -358,7 +379,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("counts", "text"),
         [
-            (np.ones(2), r"expected counts of shape \(1, 3\), got \(1, 2\); one for each loss"),
+            (np.ones((2, 3)), r"expected counts of shape \(1, 3\), got \(2, 3\); one for each loss"),
             (-np.ones(3), "counts must be finite and not negative, got -1.0; use 0 for unvisited"),
             (np.zeros(3), "expected a visited step in every stage, one has none; observe more losses"),
         ],

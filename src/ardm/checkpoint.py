@@ -47,7 +47,7 @@ class TrainedModel:
 
 def save_model(path: Path, trained: TrainedModel) -> None:
     """Write a model (evaluation weights only) to a file."""
-    tensors = {f"weights/{name}": p for name, p in trained.model.named_parameters()}
+    tensors: dict[str, Tensor] = {f"weights/{name}": p for name, p in trained.model.named_parameters()}
     tensors |= profile_tensors("profile", trained.profile)
     description = {
         "kind": "model",

@@ -13,9 +13,7 @@ from torch import Tensor
 NEGATIVE_INFINITY = float("-inf")
 
 
-def sample_categorical(
-    log_probs: Float[Tensor, "*B C"], generator: torch.Generator
-) -> Int[Tensor, "*B"]:
+def sample_categorical(log_probs: Float[Tensor, "*B C"], generator: torch.Generator) -> Int[Tensor, "*B"]:
     """An index drawn from each row, exact to float64: p = 1e-12 is drawn once in 1e12.
 
     Rows need not be normalised; -inf entries are never drawn.
@@ -39,9 +37,7 @@ def _last_reachable(probs: Float[Tensor, "*B C"]) -> Int[Tensor, "*B"]:
     return num_classes - 1 - (probs > 0).flip(-1).to(torch.uint8).argmax(-1)
 
 
-def sharpen(
-    log_probs: Float[Tensor, "*B C"], *, temperature: float = 1.0, top_p: float = 1.0
-) -> Float[Tensor, "*B C"]:
+def sharpen(log_probs: Float[Tensor, "*B C"], *, temperature: float = 1.0, top_p: float = 1.0) -> Float[Tensor, "*B C"]:
     """The row at a temperature, cut to the smallest set of likeliest classes with mass >= top_p.
 
     With the defaults the row is returned as it is. Samples from a sharpened row have no likelihood under the model.

@@ -1,8 +1,8 @@
 """Bits of items under a model: a bound over random orders with its interval, and exact values for given orders.
 
 Three numbers must not be confused; each result says which one it is.
-    bound            an unbiased estimate, from a few calls an item, of the average over all orders of -log2 p(x | order).
-                     It bounds -log2 of the mixture over orders from above.
+    bound            an unbiased estimate, from a few calls an item, of the average over all orders of
+                     -log2 p(x | order), which bounds -log2 of the mixture over orders from above.
     schedule bound   the same average when variables are revealed in groups, as a schedule says.
     exact            -log2 p(x) of the distribution that one order and one schedule define: what a codec pays.
 Intervals are 95% normal intervals over items.
@@ -75,9 +75,7 @@ def bound(
     )
 
 
-def _pass(
-    model: ARDM, x: Int[Tensor, "N D"], generator: torch.Generator, batch_size: int
-) -> Iterator[StepLoss]:
+def _pass(model: ARDM, x: Int[Tensor, "N D"], generator: torch.Generator, batch_size: int) -> Iterator[StepLoss]:
     num_items, num_variables = x.shape
     steps = stratified_steps(num_items, model.num_stages * num_variables, generator)
     for rows in torch.arange(num_items, device=x.device).split(batch_size):
@@ -138,9 +136,7 @@ def schedule_bits_bound(
     A group of k that begins at step t scores all D - t hidden variables with weight k / (D - t), which has less
     variance than its own k members.
     """
-    orders = torch.stack(
-        [random_orders(*x.shape, generator) for _ in range(model.num_stages)], dim=1
-    )
+    orders = torch.stack([random_orders(len(x), x.shape[1], generator) for _ in range(model.num_stages)], dim=1)
     return _score(model, x, orders, schedule, _all_hidden, batch_size, on_batch)
 
 
@@ -219,9 +215,7 @@ def conditional_bits(
     return exact_bits(model, x, orders, schedule, batch_size=batch_size)
 
 
-def conditional_order(
-    order: Int[Tensor, "D"], target: Bool[Tensor, "D"], given: Bool[Tensor, "D"]
-) -> Int[Tensor, "D"]:
+def conditional_order(order: Int[Tensor, "D"], target: Bool[Tensor, "D"], given: Bool[Tensor, "D"]) -> Int[Tensor, "D"]:
     """The order with the given variables first, the target next and the rest last, otherwise as it was."""
     turn = torch.full_like(order, 2)
     turn[target] = 1
@@ -243,13 +237,9 @@ def mean_bits(bits: Float[Tensor, "N"], num_variables: int, estimator: str) -> E
 
 def _check_items(model: ARDM, x: Tensor) -> None:
     if x.ndim != 2 or x.shape[1] != model.num_variables or len(x) == 0:
-        raise ValueError(
-            f"expected at least one item of {model.num_variables} variables, got shape {tuple(x.shape)}"
-        )
+        raise ValueError(f"expected at least one item of {model.num_variables} variables, got shape {tuple(x.shape)}")
     if int(x.min()) < 0 or int(x.max()) >= model.depth.num_classes:
-        raise ValueError(
-            f"values must lie in 0..{model.depth.num_classes - 1}, got {int(x.min())}..{int(x.max())}"
-        )
+        raise ValueError(f"values must lie in 0..{model.depth.num_classes - 1}, got {int(x.min())}..{int(x.max())}")
 
 
 def _check_schedule(model: ARDM, schedule: Schedule) -> None:

@@ -20,7 +20,6 @@ from ardm.depth import DepthMap
 from ardm.model import ARDM
 from ardm.orders import random_orders, revealed
 
-
 FIXED_POINT = 2.0**32
 
 
@@ -50,9 +49,7 @@ def corrupt(
     return Corrupted(inputs=inputs, mask=mask, stage=stage, t=t, parent=parent, child=child)
 
 
-def stratified_steps(
-    num_items: int, num_steps: int, generator: torch.Generator
-) -> Int[Tensor, "B"]:
+def stratified_steps(num_items: int, num_steps: int, generator: torch.Generator) -> Int[Tensor, "B"]:
     """One step in 0..num_steps-1 for each item: uniform for each, spread evenly over all of them.
 
     Item i falls in a random one of `num_items` equal strata, uniformly within it.

@@ -32,14 +32,14 @@ class Muon(torch.optim.Optimizer):
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """One update of every matrix that has a gradient."""
         for group in self.param_groups:
-            by_shape: dict[torch.Size, list[nn.Parameter]] = defaultdict(list)
+            by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
             for p in group["params"]:
                 if p.grad is not None:
                     by_shape[p.shape].append(p)
             for params in by_shape.values():
                 self._update(params, group["lr"], group["momentum"], group["weight_decay"])
 
-    def _update(self, params: list[nn.Parameter], lr: float, momentum: float, weight_decay: float) -> None:
+    def _update(self, params: list[Tensor], lr: float, momentum: float, weight_decay: float) -> None:
         for p in params:
             if "momentum" not in self.state[p]:
                 self.state[p]["momentum"] = torch.zeros_like(p)

@@ -94,9 +94,7 @@ def random_orders(num_items: int, num_variables: int, generator: torch.Generator
 
     The inverse of a uniform permutation is uniform too, so the rows serve as ranks as well.
     """
-    keys = torch.rand(
-        num_items, num_variables, generator=generator, device=generator.device, dtype=torch.float64
-    )
+    keys = torch.rand(num_items, num_variables, generator=generator, device=generator.device, dtype=torch.float64)
     return keys.argsort(dim=1)
 
 

@@ -32,16 +32,20 @@ def text8() -> RunConfig:
     return RunConfig(
         preset="text8",
         data=DataConfig(kind="text8"),
-        network=TransformerConfig(num_layers=12, width=768, head_width=128),
+        network=TransformerConfig(num_layers=12, width=512, head_width=128),
         train=TrainConfig(
-            steps=10_000,
-            batch_size=512,
+            steps=33_000,
+            batch_size=256,
             learning_rate=2e-3,
             muon_rate=0.02,
             betas=(0.9, 0.95),
             warmup_steps=100,
             decay_fraction=0.5,
             ema_decay=0.998,
+            cross_entropy_weight=4.0,
+            eval_items=2048,
+            eval_every=500,
+            checkpoint_every=2000,
         ),
     )
 
@@ -51,7 +55,7 @@ def text8_small() -> RunConfig:
     return RunConfig(
         preset="text8-small",
         data=DataConfig(kind="text8"),
-        network=TransformerConfig(num_layers=4, width=128, head_width=32, conv_width=5),
+        network=TransformerConfig(num_layers=4, width=128, head_width=32),
         train=TrainConfig(
             steps=2000,
             batch_size=32,
@@ -61,6 +65,7 @@ def text8_small() -> RunConfig:
             warmup_steps=20,
             decay_fraction=0.5,
             ema_decay=0.99,
+            cross_entropy_weight=4.0,
             eval_every=500,
             checkpoint_every=250,
             log_every=20,

@@ -41,14 +41,11 @@ def sample(
     top_p: float = 1.0,
 ) -> Int[Tensor, "B D"]:
     """Items drawn from the distribution that the orders and the schedule define; exact with the defaults."""
-    steps = sample_chain(
-        model, orders, schedule, generator, given=given, temperature=temperature, top_p=top_p
-    )
+    steps = sample_chain(model, orders, schedule, generator, given=given, temperature=temperature, top_p=top_p)
     *_, last = steps
     return last.values
 
 
-@torch.no_grad()
 def sample_chain(
     model: ARDM,
     orders: Int[Tensor, "B S D"],
@@ -77,7 +74,8 @@ def sample_chain(
         stage = torch.full((num_items,), s, device=device)
         for start, stop in schedule.groups(s):
             t, where = torch.full_like(stage, start), order[:, start:stop]
-            children = model.predict(values, revealed(rank, start), stage, t, where)
+            with torch.no_grad():  # not around the yield: the caller's gradients are its own
+                children = model.predict(values, revealed(rank, start), stage, t, where)
             log_probs = sharpen(children.log_probs, temperature=temperature, top_p=top_p)
             choice = sample_categorical(log_probs, generator)
             drawn = children.values.gather(-1, choice[..., None])[..., 0]

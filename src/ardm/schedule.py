@@ -117,9 +117,7 @@ class BudgetTable:
         return Schedule(starts=(tuple(starts[:0:-1]),), num_steps=starts[0])
 
 
-def plan(
-    losses: Losses, num_calls: int, *, first_step: int = 0, split: Literal["joint", "even"] = "joint"
-) -> Plan:
+def plan(losses: Losses, num_calls: int, *, first_step: int = 0, split: Literal["joint", "even"] = "joint") -> Plan:
     """The cheapest schedule with at most `num_calls` calls over all stages, in O(S D log D).
 
     Exact up to rounding. It uses all the calls, or one for each variable where that is fewer. The first
@@ -173,9 +171,7 @@ def schedule_bits(losses: Losses, schedule: Schedule) -> float:
     return math.fsum(np.concatenate(costs))
 
 
-def monotone(
-    losses: Losses, counts: Counts | None = None, method: Literal["sort", "isotonic"] = "sort"
-) -> Losses:
+def monotone(losses: Losses, counts: Counts | None = None, method: Literal["sort", "isotonic"] = "sort") -> Losses:
     """The losses made non-increasing in each stage, as the planner wants them; same shape.
 
     "sort" puts each stage in descending order (the paper's appendix). "isotonic" is the least-squares fit
@@ -218,7 +214,7 @@ def full_schedule(num_steps: int, *, num_stages: int = 1, first_step: int = 0) -
 
 
 def _as_stages(values: np.ndarray) -> np.ndarray:
-    stages = np.atleast_2d(np.asarray(values, dtype=np.float64))
+    stages = np.array(values, dtype=np.float64, order="C", ndmin=2)  # one memory layout, compiled once
     if stages.ndim != 2 or stages.size == 0:
         raise ValueError(f"expected shape (D,) or (S, D), got {np.shape(values)}; give each stage a row")
     return stages
@@ -264,21 +260,21 @@ def _schedule_along(
     num_stages: int,
     first_step: int,
 ) -> Schedule:
-    """A schedule after a curve from the fraction of calls done to the fraction of variables revealed."""
+    """A schedule after a curve from the fraction of calls done to the fraction of variables revealed.
+
+    The curve must not lie above the diagonal: then one variable a call always remains for the later calls.
+    """
     starts = []
     for quota in _even_quotas(_clamp_calls(num_calls, num_stages, num_steps, first_step), num_stages):
         call = np.arange(quota)
         wanted = first_step + np.rint((num_steps - first_step) * curve(call / quota)).astype(np.int64)
-        one_each = np.maximum.accumulate(wanted - call) + call
-        room_for_the_rest = num_steps - quota + call
-        starts.append(tuple(np.minimum(one_each, room_for_the_rest).tolist()))
+        at_least_one_each = np.maximum.accumulate(wanted - call) + call
+        starts.append(tuple(at_least_one_each.tolist()))
     return Schedule(starts=tuple(starts), num_steps=num_steps)
 
 
 def _interpolate(values: np.ndarray, visited: np.ndarray) -> np.ndarray:
-    known = values[visited]
-    filled = np.interp(np.arange(values.size), np.flatnonzero(visited), known)
-    return np.asarray(np.clip(filled, known.min(), known.max()))  # rounding can overshoot a neighbour
+    return np.asarray(np.interp(np.arange(values.size), np.flatnonzero(visited), values[visited]))
 
 
 def _sorted_fit(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -288,7 +284,7 @@ def _sorted_fit(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
 def _isotonic_fit(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     fitted, visited = values.copy(), weights > 0
     fitted[visited] = _pool_adjacent_violators(values[visited], weights[visited])
-    return np.asarray(np.minimum.accumulate(_interpolate(fitted, visited)))
+    return _interpolate(fitted, visited)
 
 
 @njit(cache=True)
@@ -430,9 +426,7 @@ def _add_line(losses, before, lines, crossings, head, tail, start):
 @njit(cache=True)
 @no_type_check
 def _crossing(losses, before, earlier, later):
-    """The step from which a group begun at `later` is no dearer than one begun at `earlier`."""
+    """The step from which a group begun at `later` is no dearer than one begun at `earlier`, if any."""
     excess = before[later] - before[earlier] - (later - earlier) * losses[earlier]
     slope = losses[earlier] - losses[later]
-    if slope > 0.0:
-        return later + excess / slope
-    return np.inf if excess >= 0.0 else -np.inf
+    return later + excess / slope if slope > 0.0 else np.inf

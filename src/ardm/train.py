@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Int, Integer
 from torch import Tensor, nn
 
 from ardm.checkpoint import (
@@ -44,6 +44,11 @@ from ardm.objective import Profile, sample_corruption, step_loss
 from ardm.optim import Muon, is_hidden_matrix
 
 Metrics = dict[str, Any]
+
+FINAL_PASSES = 8
+"""Passes over the held-out items at the end of training."""
+CHANGEABLE_FIELDS = {"steps", "eval_every", "checkpoint_every", "log_every"}
+"""Fields of the configuration that a resumed run may change."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +83,9 @@ class Trainer:
     def __init__(self, config: RunConfig, corpus: TextCorpus, folder: Path, runtime: Runtime) -> None:
         self.config, self.corpus, self.folder, self.runtime = config, corpus, folder, runtime
         device = runtime.device
-        torch.manual_seed(config.seed)  # weight initialisation takes no generator
-        self.model = config.build_model(corpus.alphabet.num_classes).to(device)
+        with torch.random.fork_rng(devices=[]):  # weight initialisation takes no generator
+            torch.manual_seed(config.seed)
+            self.model = config.build_model(corpus.alphabet.num_classes).to(device)
         self.averaged = copy.deepcopy(self.model).requires_grad_(False).eval()
         self.optimizers = make_optimizers(config, self.model)
         self.profile = Profile.empty(self.model.num_stages, self.model.num_variables, device)
@@ -89,7 +95,7 @@ class Trainer:
         self._eval_items = self._choose_eval_items()
         self._generator = torch.Generator(device)
         if runtime.compile:
-            self.model.compile(dynamic=False)
+            compile_blocks(self.model.network)
 
     def train_step(self) -> dict[str, Tensor]:
         """One optimisation step; its metrics stay on the device."""
@@ -100,7 +106,7 @@ class Trainer:
         with self.runtime.autocast():
             loss = step_loss(self.model, corrupted)
         bits, cross_entropy = loss.bits_per_dim.mean(), loss.cross_entropy.mean()
-        (bits * math.log(2) + config.cross_entropy_weight * cross_entropy).backward()  # type: ignore[no-untyped-call]
+        (bits * math.log(2) + config.cross_entropy_weight * cross_entropy).backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip_norm)
         self._update(config.rate_factor(self.step))
         self.profile = self.profile.updated(loss, config.profile_momentum)
@@ -118,13 +124,23 @@ class Trainer:
         with torch.no_grad():
             torch._foreach_lerp_(list(self.averaged.parameters()), list(self.model.parameters()), 1 - decay)
 
-    def evaluate(self) -> Metrics:
+    def evaluate(self, num_passes: int = 1) -> Metrics:
         """The bound of the averaged weights on the fixed held-out items, always with the same draws."""
         generator = torch.Generator(self.runtime.device).manual_seed(self.config.seed)
         with self.runtime.autocast():
-            estimate = bound(self.averaged, self._eval_items, generator, batch_size=self.config.train.batch_size)
+            estimate = bound(
+                self.averaged,
+                self._eval_items,
+                generator,
+                num_passes=num_passes,
+                batch_size=self.config.train.batch_size,
+            )
         self.measured_profile = estimate.profile
-        return {"step": self.step, "valid_bits": estimate.bits_per_dim, "valid_half_width": estimate.half_width}
+        return {
+            "step": self.step,
+            "valid_bits": estimate.bits_per_dim,
+            "valid_half_width": estimate.half_width,
+        }
 
     def _choose_eval_items(self) -> Int[Tensor, "N D"]:
         items = self.corpus.items("valid", self.config.data.num_variables)
@@ -159,7 +175,7 @@ class Trainer:
         save_model(self.folder / MODEL_FILE, self.trained_model())
 
     def _state_tensors(self) -> dict[str, Tensor]:
-        tensors = {f"weights/{n}": p for n, p in self.model.named_parameters()}
+        tensors: dict[str, Tensor] = {f"weights/{n}": p for n, p in self.model.named_parameters()}
         tensors |= {f"averaged/{n}": p for n, p in self.averaged.named_parameters()}
         tensors |= profile_tensors("profile", self.profile)
         if self.measured_profile is not None:
@@ -169,7 +185,7 @@ class Trainer:
         return tensors
 
     def _optimizer_states(self) -> Iterator[tuple[str, dict[str, Tensor]]]:
-        names = {p: n for n, p in self.model.named_parameters()}
+        names: dict[Tensor, str] = {p: n for n, p in self.model.named_parameters()}
         for optimizer in self.optimizers:
             for parameter, state in optimizer.state.items():
                 yield names[parameter], state
@@ -177,10 +193,11 @@ class Trainer:
     def restore(self) -> None:
         """Continue from the newest good training state in the run's folder."""
         tensors, description = read_newest_state(self.folder)
-        if description["config"] != json.loads(json.dumps(self.config.to_dict())):
+        changed = changed_fields(description["config"], json.loads(json.dumps(self.config.to_dict())))
+        if changed:
             raise CheckpointError(
-                f"the run in {self.folder} has another configuration; resume with the flags it was started with "
-                "(see its config.json)"
+                f"the run in {self.folder} was started with another {', '.join(changed)}; resume it with the same "
+                "flags (only steps and intervals may change)"
             )
         if description["data_fingerprint"] != self.corpus.fingerprint:
             raise CheckpointError(f"the run in {self.folder} was trained on other data; give it the same data")
@@ -224,10 +241,12 @@ def run_training(
             if trainer.step % config.log_every == 0 or trainer.step == config.steps:
                 seconds = time.perf_counter() - started
                 on_metrics(log(train_metrics(trainer, metrics, seconds, trainer.step - first_step)))
-            if trainer.step % config.eval_every == 0 or trainer.step == config.steps:
+            if trainer.step % config.eval_every == 0 and trainer.step != config.steps:
                 on_metrics(log(trainer.evaluate()))
             if trainer.step % config.checkpoint_every == 0:
                 trainer.save()
+        if trainer.step == config.steps:  # the profile that the planner will use deserves a closer look
+            on_metrics(log(trainer.evaluate(FINAL_PASSES)))
         trainer.save()
 
 
@@ -265,8 +284,14 @@ def make_optimizers(config: RunConfig, model: ARDM) -> list[torch.optim.Optimize
     return optimizers
 
 
+def compile_blocks(network: nn.Module) -> None:
+    """Compile the network's blocks in place: alike blocks share one compilation, which takes seconds."""
+    for block in network.get_submodule("blocks").children():
+        block.compile(dynamic=False)
+
+
 def random_crops(
-    classes: Int[Tensor, "N"], num_items: int, num_variables: int, generator: torch.Generator
+    classes: Integer[Tensor, "N"], num_items: int, num_variables: int, generator: torch.Generator
 ) -> Int[Tensor, "B D"]:
     """Items cut from a text at uniformly random places."""
     last = len(classes) - num_variables
@@ -289,6 +314,14 @@ def to_profile(name: str, tensors: dict[str, Tensor], device: torch.device) -> P
     """A profile from a file, on the device."""
     profile = profile_from_tensors(name, tensors)
     return Profile(bits=profile.bits.to(device), counts=profile.counts.to(device))
+
+
+def changed_fields(old: Any, new: Any, name: str = "") -> list[str]:
+    """Names of the fields of a configuration that differ, apart from those a resumed run may change."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        names = sorted(old.keys() | new.keys())
+        return [field for n in names for field in changed_fields(old.get(n), new.get(n), n)]
+    return [name] if old != new and name not in CHANGEABLE_FIELDS else []
 
 
 def read_newest_state(folder: Path) -> tuple[dict[str, Tensor], Metrics]:
@@ -350,4 +383,4 @@ def _tensorboard(folder: Path, first_step: int) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    return SummaryWriter(str(folder), purge_step=first_step)  # type: ignore[no-untyped-call]
+    return SummaryWriter(str(folder), purge_step=first_step)

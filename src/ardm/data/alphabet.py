@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Integer
 
 from ardm.errors import DataError
 
@@ -30,7 +30,7 @@ class Alphabet:
         """K."""
         return 256 if self.characters is None else len(self.characters)
 
-    def encode(self, content: bytes, source: str = "the text") -> Int[np.ndarray, "N"]:
+    def encode(self, content: bytes, source: str = "the text") -> Integer[np.ndarray, "N"]:
         """The classes of a file's content; characters are read as UTF-8."""
         if self.characters is None:
             return np.frombuffer(content, np.uint8)
@@ -42,7 +42,7 @@ class Alphabet:
             codes = code_points(content, source)
         return self._classes_of(codes, source)
 
-    def _classes_of(self, codes: Int[np.ndarray, "N"], source: str) -> Int[np.ndarray, "N"]:
+    def _classes_of(self, codes: Integer[np.ndarray, "N"], source: str) -> Integer[np.ndarray, "N"]:
         assert self.characters is not None
         table = np.array([ord(c) for c in self.characters], np.uint32)
         class_of = np.full(max(int(table.max()), int(codes.max())) + 1, -1, np.int16)
@@ -52,13 +52,13 @@ class Alphabet:
             raise DataError(_unknown_character(codes, int(classes.argmin()), source, self.characters))
         return classes.astype(np.uint8) if len(table) <= 256 else classes
 
-    def decode(self, classes: Int[np.ndarray, "N"]) -> bytes:
+    def decode(self, classes: Integer[np.ndarray, "N"]) -> bytes:
         """The content whose classes these are."""
         if self.characters is None:
             return classes.astype(np.uint8).tobytes()
         return "".join(self.characters[c] for c in classes).encode()
 
-    def show(self, classes: Int[np.ndarray, "N"]) -> str:
+    def show(self, classes: Integer[np.ndarray, "N"]) -> str:
         """The classes for a reader, on one line; values beyond K-1 (not yet revealed) as an underscore."""
         if self.characters is None:
             shown = [chr(c) if 32 <= c < 127 else "·" for c in range(256)]
@@ -82,7 +82,7 @@ def alphabet_of(content: bytes, source: str) -> Alphabet:
     return Alphabet(characters="".join(map(chr, codes)))
 
 
-def code_points(content: bytes, source: str) -> Int[np.ndarray, "N"]:
+def code_points(content: bytes, source: str) -> Integer[np.ndarray, "N"]:
     """The Unicode code points of UTF-8 content."""
     if not content:
         raise DataError(f"{source} is empty")
@@ -96,7 +96,7 @@ def code_points(content: bytes, source: str) -> Int[np.ndarray, "N"]:
     return np.frombuffer(text.encode("utf-32-le"), np.uint32)
 
 
-def _unknown_character(codes: Int[np.ndarray, "N"], position: int, source: str, characters: str) -> str:
+def _unknown_character(codes: Integer[np.ndarray, "N"], position: int, source: str, characters: str) -> str:
     character = chr(int(codes[position]))
     shown = characters if len(characters) <= 40 else f"{characters[:40]}... ({len(characters)} characters)"
     return (

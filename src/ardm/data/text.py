@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Integer
 
 from ardm.data.alphabet import BYTES, Alphabet, alphabet_of
 from ardm.errors import DataError
@@ -41,11 +41,11 @@ class TextCorpus:
 
     title: str
     alphabet: Alphabet
-    classes: Int[np.ndarray, "N"]
+    classes: Integer[np.ndarray, "N"]
     num_held_out: int
     """Classes of the validation split, and as many of the test split, at the end."""
 
-    def split(self, name: Split) -> Int[np.ndarray, "M"]:
+    def split(self, name: Split) -> Integer[np.ndarray, "M"]:
         """The classes of a split: train, then valid, then test, in the text's order."""
         held = self.num_held_out
         if name == "all":
@@ -53,7 +53,7 @@ class TextCorpus:
         train, valid, test = np.split(self.classes, [len(self.classes) - 2 * held, len(self.classes) - held])
         return {"train": train, "valid": valid, "test": test}[name]
 
-    def items(self, name: Split, num_variables: int) -> Int[np.ndarray, "M D"]:
+    def items(self, name: Split, num_variables: int) -> Integer[np.ndarray, "M D"]:
         """The split cut into items of D classes; a shorter rest at its end is left out."""
         classes = self.split(name)
         num_items = len(classes) // num_variables
@@ -75,8 +75,7 @@ def load_text8(path: Path) -> TextCorpus:
     path = path / "text8" if path.is_dir() else path
     if not path.is_file():
         raise DataError(
-            f"there is no text8 file at {path}; `ardm data text8 --root DIR` fetches it, "
-            f"or unzip {TEXT8_URL} there"
+            f"there is no text8 file at {path}; `ardm data text8 --root DIR` fetches it, or unzip {TEXT8_URL} there"
         )
     known = [k for k in TEXT8_FILES if k.num_bytes == path.stat().st_size]
     if not known:
@@ -89,9 +88,7 @@ def load_text8(path: Path) -> TextCorpus:
     if hashlib.md5(content).hexdigest() != known[0].md5:
         raise DataError(f"{path} is damaged (md5 differs from {known[0].md5}); fetch it again")
     classes = TEXT8_ALPHABET.encode(content, str(path))
-    return TextCorpus(
-        title=known[0].title, alphabet=TEXT8_ALPHABET, classes=classes, num_held_out=TEXT8_HOLD_OUT
-    )
+    return TextCorpus(title=known[0].title, alphabet=TEXT8_ALPHABET, classes=classes, num_held_out=TEXT8_HOLD_OUT)
 
 
 def load_own_text(path: Path, kind: TextKind, alphabet: Alphabet | None = None) -> TextCorpus:
@@ -111,12 +108,16 @@ def load_text(path: Path, kind: TextKind, alphabet: Alphabet | None = None) -> T
     return load_text8(path) if kind == "text8" else load_own_text(path, kind, alphabet)
 
 
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") or part == "__pycache__" for part in path.parts)
+
+
 def read_text_files(path: Path) -> bytes:
     """The content of a file, or of every file below a folder (hidden ones aside) in the order of their paths."""
     if path.is_file():
         files = [path]
     elif path.is_dir():
-        files = sorted(f for f in path.rglob("*") if f.is_file() and not f.name.startswith("."))
+        files = sorted(f for f in path.rglob("*") if f.is_file() and not _is_hidden(f.relative_to(path)))
     else:
         raise DataError(f"there is no file or folder {path}")
     content = b"".join(f.read_bytes() for f in files)

@@ -7,6 +7,16 @@ from torch import nn
 from ardm.nn.paper_transformer import PaperTransformer, PaperTransformerConfig
 from ardm.nn.transformer import Transformer, TransformerConfig
 
+__all__ = [
+    "NETWORKS",
+    "NetworkConfig",
+    "PaperTransformer",
+    "PaperTransformerConfig",
+    "Transformer",
+    "TransformerConfig",
+    "network_kind",
+]
+
 NetworkConfig = TransformerConfig | PaperTransformerConfig
 
 

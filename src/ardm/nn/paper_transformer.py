@@ -51,7 +51,7 @@ class PaperTransformer(nn.Module):
     ) -> Float[Tensor, "B D O"]:
         """Outputs for every variable."""
         x = embed(self.embedding, inputs)
-        x = x + sinusoidal_positions(*x.shape[1:], x.device)
+        x = x + sinusoidal_positions(x.shape[1], x.shape[2], x.device)
         for block in self.blocks:
             x = block(x)
         outputs: Tensor = self.head(self.norm(x))
@@ -76,8 +76,7 @@ class PaperBlock(nn.Module):
 
     def _attend(self, x: Float[Tensor, "B D C"]) -> Float[Tensor, "B D C"]:
         heads = (
-            part(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-            for part in (self.query, self.key, self.value)
+            part(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for part in (self.query, self.key, self.value)
         )  # each (B, heads, D, C / heads)
         mixed = F.scaled_dot_product_attention(*heads)
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))

@@ -23,22 +23,16 @@ class TransformerConfig:
     """Channels of an attention head; the number of heads is width / head_width."""
     mlp_ratio: int = 4
     """Hidden channels of the feed-forward part, as a multiple of the width."""
-    conv_width: int = 0
-    """Taps of the depthwise convolution before each block (odd); 0 for none."""
 
     def __post_init__(self) -> None:
         if self.width % self.head_width:
             raise ValueError(f"the width {self.width} is not a multiple of the head width {self.head_width}")
-        if self.conv_width and self.conv_width % 2 == 0:
-            raise ValueError(f"the convolution needs an odd number of taps, got {self.conv_width}")
 
 
 class Transformer(nn.Module):
     """A bidirectional Transformer from V input values to O outputs for every variable."""
 
-    def __init__(
-        self, config: TransformerConfig, *, num_values: int, num_outputs: int, num_stages: int = 1
-    ) -> None:
+    def __init__(self, config: TransformerConfig, *, num_values: int, num_outputs: int, num_stages: int = 1) -> None:
         super().__init__()
         self.num_stages = num_stages
         self.embedding = nn.Parameter(torch.randn(num_values, config.width))
@@ -69,22 +63,17 @@ class Transformer(nn.Module):
 
 
 class Block(nn.Module):
-    """x + conv(norm x), x + attention(norm x), x + mlp(norm x)."""
+    """x + attention(norm x), then x + mlp(norm x)."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         width, hidden = config.width, config.mlp_ratio * config.width
-        self.conv = DepthwiseConv(width, config.conv_width) if config.conv_width else None
         self.attention = Attention(width, config.head_width)
         self.expand = linear(width, hidden)
         self.contract = linear(hidden, width, zero=True)
 
-    def forward(
-        self, x: Float[Tensor, "B D C"], rotation: tuple[Tensor, Tensor]
-    ) -> Float[Tensor, "B D C"]:
+    def forward(self, x: Float[Tensor, "B D C"], rotation: tuple[Tensor, Tensor]) -> Float[Tensor, "B D C"]:
         """The block's output."""
-        if self.conv is not None:
-            x = x + self.conv(rms_norm(x))
         x = x + self.attention(rms_norm(x), rotation)
         return x + self.contract(F.relu(self.expand(rms_norm(x))).square())
 
@@ -98,33 +87,15 @@ class Attention(nn.Module):
         self.output = linear(width, width, zero=True)
         self.head_width = head_width
 
-    def forward(
-        self, x: Float[Tensor, "B D C"], rotation: tuple[Tensor, Tensor]
-    ) -> Float[Tensor, "B D C"]:
+    def forward(self, x: Float[Tensor, "B D C"], rotation: tuple[Tensor, Tensor]) -> Float[Tensor, "B D C"]:
         """The attention's output, before the residual sum."""
         query, key, value = (
-            part(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
-            for part in (self.query, self.key, self.value)
+            part(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2) for part in (self.query, self.key, self.value)
         )  # each (B, heads, D, head_width)
         query, key = rotate(rms_norm(query), *rotation), rotate(rms_norm(key), *rotation)
         mixed = F.scaled_dot_product_attention(query, key, value)
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return output
-
-
-class DepthwiseConv(nn.Module):
-    """A convolution along the sequence, each channel by itself, as a sum of shifted products."""
-
-    def __init__(self, width: int, num_taps: int) -> None:
-        super().__init__()
-        self.taps = nn.Parameter(torch.zeros(num_taps, width))
-
-    def forward(self, x: Float[Tensor, "B D C"]) -> Float[Tensor, "B D C"]:
-        """The convolution with zeros beyond the ends."""
-        reach = len(self.taps) // 2
-        padded = F.pad(x, (0, 0, reach, reach))
-        taps, length = self.taps.to(x.dtype), x.shape[1]
-        return sum((padded[:, i : i + length] * tap for i, tap in enumerate(taps)), torch.zeros_like(x))
 
 
 def linear(num_inputs: int, num_outputs: int, *, zero: bool = False) -> nn.Linear:
@@ -145,7 +116,7 @@ def embed(table: Float[Tensor, "V C"], index: Int[Tensor, "B D"]) -> Float[Tenso
 
 def rms_norm(x: Tensor) -> Tensor:
     """x over its root mean square along the last axis; no gain, which the next layer can absorb."""
-    return F.rms_norm(x, (x.shape[-1],))
+    return F.rms_norm(x, (x.shape[-1],)).to(x.dtype)  # autocast would go on in float32
 
 
 def rotary_angles(length: int, head_width: int, like: Tensor) -> tuple[Tensor, Tensor]:

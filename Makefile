@@ -1,0 +1,33 @@
+# make demo: a small text model, trained, scored, planned, sampled and infilled (a few minutes on 2 cores).
+# make test: lint, types and the test suite. Both make their own environment in .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test test-slow format clean
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "ardm needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(VENV)/installed
+	PATH="$(CURDIR)/$(BIN):$$PATH" sh runs/demo.sh
+
+test: $(VENV)/installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2
+
+test-slow: $(VENV)/installed
+	$(BIN)/pytest -m slow
+
+format: $(VENV)/installed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) runs/out .mypy_cache .pytest_cache .ruff_cache .hypothesis

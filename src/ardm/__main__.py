@@ -1,0 +1,5 @@
+"""`python -m ardm`."""
+
+from ardm.cli import entry_point
+
+entry_point()

@@ -1,0 +1,72 @@
+"""The command line: parse, run one command, print errors in one line.
+
+Exit status: 0 fine, 1 failed, 2 bad usage. `--debug` anywhere shows the traceback of an error.
+"""
+
+import sys
+from typing import Annotated
+
+import tyro
+
+from ardm.commands.bench import Bench
+from ardm.commands.data import Data
+from ardm.commands.evaluate import Evaluate
+from ardm.commands.info import Info
+from ardm.commands.plan import Plan
+from ardm.commands.report import Report
+from ardm.commands.sample import Infill, Sample
+from ardm.commands.train import Train
+from ardm.errors import UsageError
+
+Command = (
+    Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Evaluate, tyro.conf.subcommand("eval")]
+    | Annotated[Sample, tyro.conf.subcommand("sample")]
+    | Annotated[Infill, tyro.conf.subcommand("infill")]
+    | Annotated[Plan, tyro.conf.subcommand("plan")]
+    | Annotated[Info, tyro.conf.subcommand("info")]
+    | Annotated[Data, tyro.conf.subcommand("data")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
+    | Annotated[Bench, tyro.conf.subcommand("bench")]
+)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return its exit status."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in arguments
+    arguments = [a for a in arguments if a != "--debug"]
+    if arguments == ["--version"]:
+        from ardm import __version__
+
+        print(f"ardm {__version__}")
+        return 0
+    command = tyro.cli(
+        Command,
+        args=arguments,
+        prog="ardm",
+        description="Autoregressive Diffusion Models: train, score, plan, sample and infill discrete data.",
+        config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
+    )
+    try:
+        command.run()
+    except KeyboardInterrupt:
+        return fail("interrupted", 1)
+    except BrokenPipeError:
+        return 0
+    except Exception as error:
+        if debug or not isinstance(error, (ValueError, OSError, MemoryError)):
+            raise
+        return fail(str(error) or type(error).__name__, 2 if isinstance(error, UsageError) else 1)
+    return 0
+
+
+def fail(message: str, status: int) -> int:
+    """Print an error as one line on stderr."""
+    print(f"ardm: {' '.join(message.split())}", file=sys.stderr)
+    return status
+
+
+def entry_point() -> None:
+    """The installed `ardm` command."""
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""What several commands share: output, progress, models, schedules and orders from flags."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from ardm.errors import UsageError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from ardm.checkpoint import TrainedModel
+    from ardm.schedule import Schedule
+
+ScheduleName = Literal["planned", "cosine", "uniform"]
+OrderName = Literal["random", "raster", "reverse", "spaced", "halton", "pseudorandom"]
+OutputPath = Annotated[Path | None, tyro.conf.arg(aliases=["-o"])]
+
+
+def print_json(values: Any) -> None:
+    """Print values as one JSON document."""
+    print(json.dumps(values, indent=2))
+
+
+def write_output(path: Path | None, text: str) -> None:
+    """Print text, or write it to a file as a whole."""
+    if path is None:
+        print(text)
+        return
+    from ardm.checkpoint import written_whole
+
+    with written_whole(path) as temporary:
+        temporary.write_text(text + "\n")
+
+
+@contextmanager
+def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar on stderr, shown on a terminal only; the function advances it."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, disable=not sys.stderr.isatty(), transient=True) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+def require_positive(**flags: float | int | None) -> None:
+    """A usage error for the first flag that is given and not positive."""
+    for name, value in flags.items():
+        if value is not None and not value > 0:
+            raise UsageError(f"--{name.replace('_', '-')} must be positive, got {value}")
+
+
+def load(path: Path, device: str | None) -> "tuple[TrainedModel, torch.device, Callable[[], Any]]":
+    """The model on the chosen device, the device, and a context in which to call it."""
+    from ardm.checkpoint import load_model
+    from ardm.train import Runtime
+
+    runtime = Runtime.choose(device)
+    return load_model(path, runtime.device), runtime.device, runtime.autocast
+
+
+def make_schedule(
+    trained: "TrainedModel",
+    num_calls: int | None,
+    name: ScheduleName,
+    first_step: int = 0,
+    last_step: int | None = None,
+) -> "Schedule":
+    """A schedule of a model for a budget (None: one variable a call) over the steps first..last."""
+    from ardm import schedule as s
+
+    num_stages, num_steps = trained.profile.bits.shape
+    num_steps = last_step or num_steps
+    if num_calls is not None and num_calls < num_stages:
+        raise UsageError(f"--calls must be at least {num_stages}, one for each stage; got {num_calls}")
+    if num_calls is None:
+        return s.full_schedule(num_steps, num_stages=num_stages, first_step=first_step)
+    if name == "planned":
+        losses = planning_losses(trained)[:, :num_steps]
+        return s.plan(losses, num_calls, first_step=first_step).schedule
+    make = s.cosine_schedule if name == "cosine" else s.uniform_schedule
+    num_calls = min(num_calls, num_stages * (num_steps - first_step))
+    return make(num_steps, num_calls, num_stages=num_stages, first_step=first_step)
+
+
+def planning_losses(trained: "TrainedModel") -> Any:
+    """The model's profile made monotone for planning: an isotonic fit weighted by observations."""
+    from ardm.schedule import monotone
+
+    if not trained.profile.counts.any():
+        raise UsageError("this model has no loss profile yet: train at least to the first evaluation")
+    profile = trained.profile
+    return monotone(profile.bits.cpu().numpy(), profile.counts.cpu().numpy(), method="isotonic")
+
+
+def make_orders(
+    name: OrderName, num_items: int, num_stages: int, num_variables: int, generator: "torch.Generator"
+) -> "Tensor":
+    """Orders (N, S, D): fresh random ones for each item and stage, or a named one for all."""
+    import torch
+
+    from ardm.orders import NAMED_ORDERS
+    from ardm.sample import random_stage_orders
+
+    if name == "random":
+        return random_stage_orders(num_items, num_stages, num_variables, generator)
+    order = torch.from_numpy(NAMED_ORDERS[name](num_variables)).to(generator.device)
+    return order.expand(num_items, num_stages, -1)
+
+
+def text_items(trained: "TrainedModel", path: Path, split: str | None, limit: int | None) -> "tuple[Any, str]":
+    """Items to score, spread evenly over a split, and a title that says which they are.
+
+    Without a split: the test split of the data that the model was trained on, and all of any other text.
+    """
+    import numpy as np
+
+    from ardm.data.text import TEXT8_FILES, load_own_text, load_text8
+
+    kind = trained.config.data.kind
+    file = path / "text8" if path.is_dir() else path
+    official = kind == "text8" and file.is_file() and file.stat().st_size in {f.num_bytes for f in TEXT8_FILES}
+    if official or (kind == "text8" and path.is_dir()):
+        corpus = load_text8(path)
+    else:
+        corpus = load_own_text(path, kind, trained.alphabet)
+    if split is None:
+        split = "test" if corpus.fingerprint == trained.data_fingerprint else "all"
+    items = corpus.items(split, trained.config.data.num_variables)  # type: ignore[arg-type]
+    count = len(items) if limit is None else min(limit, len(items))
+    chosen = items[np.arange(count) * len(items) // count]
+    return chosen.astype(np.int64), f"{count} of {len(items)} items of {corpus.title}, {split} split"

@@ -1,0 +1,104 @@
+"""ardm plan."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from ardm.commands.common import OutputPath, load, print_json, require_positive
+from ardm.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from ardm.schedule import Plan as SchedulePlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The best schedule for a budget of network calls, and what it costs in bits."""
+
+    source: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL_OR_PROFILE")]
+    """A run's folder, a model file, or a profile (.npy or .json: D or S x D bits)."""
+    calls: int
+    """The budget: network calls for an item, over all stages."""
+    split: Literal["joint", "even"] = "joint"
+    """Calls of several stages: shared out best, or the same for each (the paper's)."""
+    method: Literal["isotonic", "sort"] = "isotonic"
+    """How a noisy profile is made monotone; sort is the paper's."""
+    output: OutputPath = None
+    """Draw the profile and the schedule to this image file."""
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> None:
+        """Plan and print."""
+        require_positive(calls=self.calls)
+        from ardm.schedule import monotone, plan
+
+        bits, counts = self._profile()
+        losses = monotone(bits, counts, method=self.method)
+        if self.calls < len(losses):
+            raise UsageError(f"--calls must be at least {len(losses)}, one for each stage; got {self.calls}")
+        result = plan(losses, self.calls, split=self.split)
+        if self.output is not None:
+            from ardm.report.figures import draw_plan
+
+            draw_plan(losses, result, self.output)
+        if self.json:
+            print_json(describe(result))
+        else:
+            print_plan(result)
+
+    def _profile(self) -> tuple[Any, Any]:
+        if self.source.suffix in {".npy", ".json"}:
+            return read_profile(self.source), None
+        trained, *_ = load(self.source, "cpu")
+        if not trained.profile.counts.any():
+            raise UsageError("this model has no loss profile yet: train at least to the first evaluation")
+        return trained.profile.bits.numpy(), trained.profile.counts.numpy()
+
+
+def describe(result: "SchedulePlan") -> dict[str, Any]:
+    """The plan as plain values."""
+    return {
+        "calls": list(result.schedule.calls),
+        "starts": [list(starts) for starts in result.schedule.starts],
+        "bits": result.bits,
+        "full_bits": result.full_bits,
+        "lost_bits": result.lost_bits,
+    }
+
+
+def print_plan(result: "SchedulePlan") -> None:
+    """The plan for a reader."""
+    schedule = result.schedule
+    per_dim = result.bits / schedule.num_steps
+    percent = 100 * result.lost_bits / result.full_bits if result.full_bits else 0.0
+    print(f"{schedule.num_calls} calls for {schedule.num_stages} stage(s) of {schedule.num_steps} variables")
+    print(f"{result.bits:.2f} bits an item ({per_dim:.4f} a variable) against {result.full_bits:.2f} with every call")
+    print(f"{result.lost_bits:.2f} bits ({percent:.2f}%) lost")
+    for stage in range(schedule.num_stages):
+        sizes = [stop - start for start, stop in schedule.groups(stage)]
+        print(f"stage {stage + 1}: {len(sizes)} calls revealing {' '.join(map(str, sizes))}")
+
+
+def read_profile(path: Path) -> Any:
+    """A profile file as an array (S, D)."""
+    import numpy as np
+
+    if not path.is_file():
+        raise DataError(f"there is no profile {path}")
+    try:
+        if path.suffix == ".npy":
+            values = np.load(path, allow_pickle=False)
+        else:
+            values = np.array(json.loads(path.read_text()), dtype=float)
+        values = np.atleast_2d(np.asarray(values, dtype=float))
+    except (ValueError, TypeError, EOFError, OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is not a profile ({error}); expected D numbers or S x D") from None
+    if values.ndim != 2 or values.size == 0:
+        raise DataError(f"{path} has shape {values.shape}; expected D numbers or S x D")
+    if np.isinf(values).any() or (values < 0).any():
+        raise DataError(f"{path} holds infinite or negative values; a profile holds bits")
+    return values

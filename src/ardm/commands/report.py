@@ -1,0 +1,71 @@
+"""ardm report."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from ardm.commands.common import (
+    OutputPath,
+    load,
+    planning_losses,
+    print_json,
+    progress,
+    require_positive,
+    text_items,
+    write_output,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Tables as Markdown."""
+
+    what: Annotated[tyro.conf.Positional[Literal["calls"]], tyro.conf.arg(metavar="WHAT")]
+    """calls: bits by order, and by number of calls for planned, cosine and uniform schedules."""
+    model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
+    """A run's folder or a model file."""
+    data: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DATA")]
+    """The text8 folder, or a file or folder of text."""
+    calls: tuple[int, ...] = (250, 100, 50, 20, 10)
+    """The budgets."""
+    split: Literal["train", "valid", "test", "all"] | None = None
+    items: int = 200
+    """Items to score, spread over the split."""
+    batch_size: int = 64
+    seed: int = 0
+    device: str | None = None
+    output: OutputPath = None
+    """Write the tables to this file."""
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> None:
+        """Measure and print."""
+        require_positive(items=self.items, batch_size=self.batch_size, calls=min(self.calls))
+        import torch
+
+        from ardm.report.calls import CallsReport, markdown
+
+        trained, device, autocast = load(self.model, self.device)
+        items, title = text_items(trained, self.data, self.split, self.items)
+        model = trained.model
+        budgets = [min(c, model.num_stages * model.num_variables) for c in self.calls]
+        total = len(items) * (5 * model.num_stages * model.num_variables + 6 * sum(budgets))
+        with progress("calls", total) as advance, autocast():
+            report = CallsReport(
+                model=model,
+                x=torch.from_numpy(items).to(device),
+                losses=torch.from_numpy(planning_losses(trained)),
+                batch_size=self.batch_size,
+                seed=self.seed,
+                advance=advance,
+            )
+            orders, rows = report.orders(), report.budgets(sorted(set(budgets), reverse=True))
+        if self.json:
+            print_json({"data": title, "orders": list(map(asdict, orders)), "budgets": list(map(asdict, rows))})
+            return
+        unit = "bits/byte" if trained.alphabet.characters is None else "bits/char"
+        heading = f"{title}; {trained.config.preset} at step {trained.step}, seed {self.seed}\n\n"
+        write_output(self.output, heading + markdown(orders, rows, unit))

@@ -1,0 +1,101 @@
+"""Bits against orders and against calls, for one model and the same items throughout."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ardm.likelihood import Estimate, bound, exact_bits, mean_bits, schedule_bits_bound
+from ardm.model import ARDM
+from ardm.orders import NAMED_ORDERS
+from ardm.schedule import Schedule, cosine_schedule, full_schedule, plan, uniform_schedule
+
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One measured number."""
+
+    order: str
+    schedule: str
+    calls: int
+    estimate: Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallsReport:
+    """Measures a model on items; `losses` is the monotone profile that schedules are planned from."""
+
+    model: ARDM
+    x: Int[Tensor, "N D"]
+    losses: Float[Tensor, "S D"]
+    batch_size: int
+    seed: int
+    advance: Advance = lambda count: None
+
+    def orders(self) -> list[Row]:
+        """The bound over random orders, then each named order exactly, one variable a call."""
+        full = full_schedule(self.model.num_variables, num_stages=self.model.num_stages)
+        result = bound(self.model, self.x, self._generator(), num_passes=16, batch_size=self.batch_size)
+        rows = [Row(order="random", schedule="one a call", calls=full.num_calls, estimate=result)]
+        return rows + [self.exact(name, "one a call", full) for name in NAMED_ORDERS]
+
+    def budgets(self, budgets: Sequence[int]) -> list[Row]:
+        """For each budget: planned, cosine and uniform schedules in random orders; planned in fixed orders."""
+        rows = []
+        for num_calls in budgets:
+            schedules = self.schedules(num_calls)
+            rows += [self.random(name, schedule) for name, schedule in schedules.items()]
+            rows += [self.exact(order, "planned", schedules["planned"]) for order in ("raster", "spaced", "halton")]
+        return rows
+
+    def schedules(self, num_calls: int) -> dict[str, Schedule]:
+        """The schedules to compare at one budget."""
+        num_stages, num_steps = self.model.num_stages, self.model.num_variables
+        return {
+            "planned": plan(self.losses.numpy(), num_calls).schedule,
+            "cosine": cosine_schedule(num_steps, num_calls, num_stages=num_stages),
+            "uniform": uniform_schedule(num_steps, num_calls, num_stages=num_stages),
+        }
+
+    def random(self, name: str, schedule: Schedule) -> Row:
+        """The bound over random orders of a schedule."""
+        bits = schedule_bits_bound(
+            self.model, self.x, schedule, self._generator(), batch_size=self.batch_size, on_batch=self.advance
+        )
+        return self._row("random", name, schedule, bits)
+
+    def exact(self, order: str, name: str, schedule: Schedule) -> Row:
+        """The exact bits of a named order and a schedule."""
+        permutation = torch.from_numpy(NAMED_ORDERS[order](self.model.num_variables)).to(self.x.device)
+        orders = permutation.expand(len(self.x), self.model.num_stages, -1)
+        bits = exact_bits(self.model, self.x, orders, schedule, batch_size=self.batch_size, on_batch=self.advance)
+        return self._row(order, name, schedule, bits)
+
+    def _row(self, order: str, name: str, schedule: Schedule, bits: Float[Tensor, "N"]) -> Row:
+        estimate = mean_bits(bits, self.model.num_variables, "bound" if order == "random" else "exact")
+        return Row(order=order, schedule=name, calls=schedule.num_calls, estimate=estimate)
+
+    def _generator(self) -> torch.Generator:
+        return torch.Generator(self.x.device).manual_seed(self.seed)
+
+
+def markdown(orders: Sequence[Row], budgets: Sequence[Row], unit: str) -> str:
+    """Two Markdown tables: bits by order, and bits by budget with a column for each (order, schedule)."""
+    lines = [f"| order, one variable a call | {unit} | estimator |", "|---|---|---|"]
+    lines += [f"| {r.order} | {_number(r)} | {r.estimate.estimator.split(',')[0]} |" for r in orders]
+    if budgets:
+        columns = list(dict.fromkeys((r.order, r.schedule) for r in budgets))
+        lines += ["", "| calls | " + " | ".join(f"{s}, {o} order" for o, s in columns) + " |"]
+        lines += ["|---" * (len(columns) + 1) + "|"]
+        for calls in dict.fromkeys(r.calls for r in budgets):
+            cells = {(r.order, r.schedule): _number(r) for r in budgets if r.calls == calls}
+            lines += [f"| {calls} | " + " | ".join(cells[c] for c in columns) + " |"]
+    return "\n".join(lines)
+
+
+def _number(row: Row) -> str:
+    return f"{row.estimate.bits_per_dim:.3f} ± {row.estimate.half_width:.3f}"

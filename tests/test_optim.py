@@ -1,0 +1,53 @@
+"""Muon against the singular value decomposition and a slow reference."""
+
+import pytest
+import torch
+
+from ardm.optim import Muon, is_hidden_matrix, orthogonalise
+
+
+@pytest.mark.parametrize("shape", [(3, 16, 16), (2, 12, 40), (2, 40, 12)])
+def test_orthogonalise_sets_singular_values_near_one(shape, generator):
+    matrices = torch.randn(shape, generator=generator)
+    result = orthogonalise(matrices)
+    left, _, right = torch.linalg.svd(matrices, full_matrices=False)
+    singular = torch.linalg.svdvals(result)
+    assert singular.min() > 0.6
+    assert singular.max() < 1.3
+    nearest = left @ right
+    alignment = (result * nearest).sum((1, 2)) / (result.norm(dim=(1, 2)) * nearest.norm(dim=(1, 2)))
+    assert (alignment > 0.98).all()
+
+
+def test_muon_updates_all_matrices_of_a_shape_as_one_by_one(generator):
+    start = [torch.randn(8, 4, generator=generator) for _ in range(3)] + [torch.randn(4, 4, generator=generator)]
+    together = [torch.nn.Parameter(p.clone()) for p in start]
+    apart = [torch.nn.Parameter(p.clone()) for p in start]
+    optimizers = [Muon(together, lr=0.1), *(Muon([p], lr=0.1) for p in apart)]
+    for _ in range(3):
+        for a, b in zip(together, apart, strict=True):
+            a.grad = torch.randn(a.shape, generator=generator)
+            b.grad = a.grad.clone()
+        for optimizer in optimizers:
+            optimizer.step()
+    for a, b in zip(together, apart, strict=True):
+        assert torch.allclose(a, b, atol=1e-5)
+
+
+def test_muon_momentum_scale_and_decay():
+    parameter = torch.nn.Parameter(torch.ones(4, 2))
+    optimizer = Muon([parameter], lr=0.5, momentum=0.9, weight_decay=0.1)
+    parameter.grad = torch.eye(4, 2)
+    optimizer.step()
+    update = orthogonalise((torch.eye(4, 2) * (0.1 + 0.9 * 0.1))[None])[0]  # lerp(g, 0.1 g, 0.9)
+    expected = torch.ones(4, 2) * (1 - 0.05) - 0.5 * 2**0.5 * update
+    assert torch.allclose(parameter.detach(), expected, atol=1e-5)
+    assert torch.allclose(optimizer.state[parameter]["momentum"], torch.eye(4, 2) * 0.1)
+
+
+def test_only_matrices_inside_blocks_are_hidden():
+    matrix, vector = torch.nn.Parameter(torch.ones(2, 2)), torch.nn.Parameter(torch.ones(2))
+    assert is_hidden_matrix("network.blocks.0.expand.weight", matrix)
+    assert not is_hidden_matrix("network.blocks.0.norm.weight", vector)
+    assert not is_hidden_matrix("network.head.weight", matrix)
+    assert not is_hidden_matrix("network.embedding", matrix)

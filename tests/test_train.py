@@ -1,0 +1,185 @@
+"""The loop: it learns, resumes to the bit, survives kills and damaged states."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from ardm.checkpoint import MODEL_FILE, PREVIOUS_STATE_FILE, STATE_FILE, load_model, read_tensors
+from ardm.config import TrainConfig
+from ardm.errors import ArdmError, CheckpointError
+from ardm.train import Runtime, Trainer, random_crops, run_training
+from tiny import TEXT, tiny_config, tiny_corpus, tiny_upscale_config
+
+CPU = Runtime(device=torch.device("cpu"))
+
+
+def train(config, corpus, folder: Path, *, resume: bool = False, stop_at: int | None = None) -> Trainer:
+    trainer = Trainer(config, corpus, folder, CPU)
+    if resume:
+        trainer.restore()
+    run_training(trainer, stop=lambda: trainer.step == stop_at)
+    return trainer
+
+
+def assert_same_state(a: Path, b: Path) -> None:
+    (first, about), (second, about_second) = (read_tensors(p / STATE_FILE, "training state") for p in (a, b))
+    assert about == about_second
+    assert first.keys() == second.keys()
+    for name in first:
+        assert torch.equal(first[name], second[name]), name
+
+
+def metrics(folder: Path) -> list[dict]:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k not in {"seconds", "variables_per_second"}} for line in lines]
+
+
+@pytest.mark.parametrize("make_config", [tiny_config, tiny_upscale_config])
+@pytest.mark.parametrize("stop_at", [3, 4, 7])
+def test_a_resumed_run_is_identical_to_the_bit(tmp_path, make_config, stop_at):
+    config, corpus = make_config(), tiny_corpus(tmp_path)
+    train(config, corpus, tmp_path / "whole")
+    train(config, corpus, tmp_path / "parts", stop_at=stop_at)
+    train(config, corpus, tmp_path / "parts", resume=True)
+    assert_same_state(tmp_path / "whole", tmp_path / "parts")
+    assert metrics(tmp_path / "whole") == metrics(tmp_path / "parts")
+
+
+def test_another_seed_gives_another_run(tmp_path):
+    corpus = tiny_corpus(tmp_path)
+    a = train(tiny_config(), corpus, tmp_path / "a")
+    b = train(replace(tiny_config(), seed=1), corpus, tmp_path / "b")
+    assert not torch.equal(a.model.network.embedding, b.model.network.embedding)
+
+
+def test_it_learns_and_leaves_what_it_says(tmp_path):
+    trainer = train(tiny_config(steps=100, eval_every=50), tiny_corpus(tmp_path), tmp_path / "run")
+    valid = [m["valid_bits"] for m in metrics(tmp_path / "run") if "valid_bits" in m]
+    assert valid[-1] < 3 < torch.tensor(16.0).log2()
+    names = {p.name.split(".")[0] for p in (tmp_path / "run").iterdir()}
+    assert names == {"config", "state", "model", "metrics", "events"}
+    loaded = load_model(tmp_path / "run")
+    assert torch.equal(loaded.model.network.embedding, trainer.averaged.network.embedding)
+    assert loaded.profile.counts.sum() == 8 * 4  # eight passes over four held-out items
+    assert (trainer.profile.counts.sum()) == 100 * 8
+
+
+def test_a_damaged_state_gives_way_to_the_one_before(tmp_path):
+    config, corpus, folder = tiny_config(), tiny_corpus(tmp_path), tmp_path / "run"
+    train(config, corpus, folder)
+    content = (folder / STATE_FILE).read_bytes()
+    (folder / STATE_FILE).write_bytes(content[: len(content) // 2])
+    trainer = Trainer(config, corpus, folder, CPU)
+    trainer.restore()
+    assert trainer.step == 12
+    (folder / PREVIOUS_STATE_FILE).unlink()
+    with pytest.raises(CheckpointError, match="damaged"):
+        trainer.restore()
+
+
+def test_resuming_needs_the_same_run(tmp_path):
+    config, corpus, folder = tiny_config(), tiny_corpus(tmp_path), tmp_path / "run"
+    train(config, corpus, folder, stop_at=4)
+    with pytest.raises(CheckpointError, match="another seed, batch_size; resume it with the same"):
+        Trainer(replace(tiny_config(batch_size=4), seed=3), corpus, folder, CPU).restore()
+    with pytest.raises(CheckpointError, match="other data"):
+        other = replace(corpus, classes=corpus.classes[::-1].copy())
+        Trainer(config, other, folder, CPU).restore()
+    longer = Trainer(tiny_config(steps=20, eval_every=50), corpus, folder, CPU)
+    longer.restore()
+    assert longer.step == 4
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
+    trainer = Trainer(tiny_config(log_every=1), tiny_corpus(tmp_path), tmp_path / "run", CPU)
+    run_training(trainer, stop=lambda: trainer.step == 4)
+    before = (tmp_path / "run" / STATE_FILE).read_bytes()
+    with torch.no_grad():
+        trainer.model.network.head.bias.fill_(float("nan"))
+    with pytest.raises(ArdmError, match="the loss is nan at step 5; the last good state is kept"):
+        run_training(trainer)
+    assert (tmp_path / "run" / STATE_FILE).read_bytes() == before
+
+
+def test_rates_warm_up_hold_and_decay():
+    config = TrainConfig(steps=100, batch_size=1, learning_rate=1.0, warmup_steps=9, decay_fraction=0.2)
+    factors = [config.rate_factor(step) for step in range(100)]
+    assert factors[:10] == pytest.approx([(i + 1) / 10 for i in range(10)])
+    assert set(factors[10:81]) == {1.0}
+    assert factors[81:] == pytest.approx([(100 - i) / 20 for i in range(81, 100)])
+
+
+def test_absurd_settings_are_refused():
+    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
+        TrainConfig(steps=1, batch_size=0, learning_rate=1e-3)
+    with pytest.raises(ValueError, match="rates must be positive"):
+        TrainConfig(steps=1, batch_size=1, learning_rate=-1.0)
+    with pytest.raises(ArdmError, match="device 'tpu' cannot be used"):
+        Runtime.choose("tpu")
+
+
+def test_crops_reach_both_ends(generator):
+    crops = random_crops(torch.arange(6), 200, 4, generator)
+    assert {tuple(row) for row in crops.tolist()} == {(0, 1, 2, 3), (1, 2, 3, 4), (2, 3, 4, 5)}
+
+
+def start_run(tmp_path: Path, folder: str, steps: int) -> subprocess.Popen:
+    (tmp_path / "text.txt").write_text(TEXT)
+    flags = ["--data", "text.txt", "--out", folder, "--resume", "--steps", str(steps), "--device", "cpu"]
+    size = ["--item-length", "16", "--layers", "1", "--width", "32", "--batch-size", "8", "--checkpoint-every", "1"]
+    command = [sys.executable, "-m", "ardm", "train", "text", *flags, *size]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+
+def kill_soon_after_saving(process: subprocess.Popen, state: Path, seconds: float) -> None:
+    deadline = time.monotonic() + 60
+    before = state.stat().st_mtime_ns if state.exists() else 0
+    while time.monotonic() < deadline and (not state.exists() or state.stat().st_mtime_ns == before):
+        time.sleep(0.005)
+    time.sleep(seconds)
+    process.kill()
+    process.wait()
+
+
+def check_kills(tmp_path: Path, num_kills: int, steps: int) -> None:
+    assert start_run(tmp_path, "whole", steps).wait() == 0
+    draw = random.Random(0)
+    state = tmp_path / "killed" / STATE_FILE
+    for _ in range(num_kills):
+        kill_soon_after_saving(start_run(tmp_path, "killed", steps), state, draw.uniform(0, 0.2))
+        read_tensors(state, "training state")
+        load_model(tmp_path / "killed" / MODEL_FILE)
+    assert start_run(tmp_path, "killed", steps).wait() == 0
+    assert_same_state(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_a_killed_run_loses_nothing(tmp_path):
+    check_kills(tmp_path, num_kills=1, steps=25)
+
+
+@pytest.mark.slow
+def test_a_run_killed_again_and_again_loses_nothing(tmp_path):
+    check_kills(tmp_path, num_kills=20, steps=200)
+
+
+def test_sigterm_saves_and_leaves(tmp_path):
+    process = start_run(tmp_path, "run", 100_000)
+    state = tmp_path / "run" / STATE_FILE
+    deadline = time.monotonic() + 60
+    while not state.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 0
+    assert read_tensors(state, "training state")[1]["step"] > 0
