@@ -16,7 +16,6 @@ from ardm.schedule import (
     cosine_schedule,
     every_budget,
     full_schedule,
-    monotone,
     plan,
     schedule_bits,
     uniform_schedule,
@@ -275,58 +274,6 @@ class TestSchedules:
             assert plan(losses, 20).bits < schedule_bits(losses, make(200, 20))
 
 
-class TestMonotone:
-    def test_sort_is_descending_in_each_stage(self):
-        losses = np.array([[1.0, 3.0, 2.0], [9.0, 7.0, 8.0]])
-        np.testing.assert_array_equal(monotone(losses), [[3.0, 2.0, 1.0], [9.0, 8.0, 7.0]])
-
-    @quick
-    @given(st.lists(st.tuples(SMOOTH, st.integers(1, 9)), min_size=1, max_size=12))
-    def test_isotonic_is_the_min_max_formula(self, drawn):
-        losses, counts = np.array(drawn, dtype=np.float64).T
-        fitted = monotone(losses, counts, "isotonic")
-        for step in range(losses.size):
-            expected = min(
-                max(
-                    np.average(losses[first:stop], weights=counts[first:stop])
-                    for stop in range(step + 1, losses.size + 1)
-                )
-                for first in range(step + 1)
-            )
-            assert fitted[step] == pytest.approx(expected, rel=1e-9, abs=1e-12)
-
-    @quick
-    @given(
-        st.lists(st.tuples(SMOOTH | TIED, st.integers(0, 3), st.booleans()), min_size=1, max_size=40),
-        st.sampled_from(["sort", "isotonic"]),
-    )
-    def test_any_observed_profile_can_be_planned(self, drawn, method):
-        losses = np.array([np.nan if missing else loss for loss, _, missing in drawn])
-        counts = np.array([count for _, count, _ in drawn])
-        if np.isnan(losses[counts > 0]).all():
-            with pytest.raises(ValueError, match="expected a visited step in every stage"):
-                monotone(losses, counts, method)
-        else:
-            plan(monotone(losses, counts, method), 3)
-
-    @pytest.mark.parametrize("method", ["sort", "isotonic"])
-    def test_unvisited_steps_are_interpolated(self, method):
-        losses = np.array([np.nan, 6.0, np.nan, np.inf, 3.0, np.nan])
-        counts = np.array([4, 4, 4, 0, 4, 4])
-        np.testing.assert_allclose(monotone(losses, counts, method), [6.0, 6.0, 5.0, 4.0, 3.0, 3.0])
-
-    def test_unvisited_steps_bear_no_weight(self):
-        losses = np.array([2.0, np.nan, np.nan, 4.0, 1.0])
-        np.testing.assert_allclose(monotone(losses, method="isotonic"), [3.0, 3.0, 3.0, 3.0, 1.0])
-
-    @pytest.mark.parametrize("method", ["sort", "isotonic"])
-    def test_shape_and_argument_are_kept(self, method):
-        losses = np.array([1.0, 2.0], dtype=np.float32)
-        assert monotone(losses, method=method).shape == (2,)
-        assert monotone(losses[None], method=method).shape == (1, 2)
-        assert losses.tolist() == [1.0, 2.0]
-
-
 class TestErrors:
     @pytest.mark.parametrize(
         ("losses", "text"),
@@ -359,8 +306,6 @@ class TestErrors:
         # Unwrapped, as the type checker of the tests would speak first.
         with pytest.raises(ValueError, match="split must be 'joint' or 'even', got 'odd'"):
             inspect.unwrap(plan)(np.ones(4), 2, split="odd")
-        with pytest.raises(ValueError, match="method must be 'sort' or 'isotonic', got 'shuffle'"):
-            inspect.unwrap(monotone)(np.ones(4), method="shuffle")
 
     def test_heuristics_check_the_same(self):
         with pytest.raises(ValueError, match="each of 2 stages needs a call, got 1 calls"):
@@ -375,18 +320,6 @@ class TestErrors:
     def test_bits_want_the_profile_of_the_schedule(self):
         with pytest.raises(ValueError, match=r"expected losses of shape \(1, 4\), got \(1, 3\)"):
             schedule_bits(np.ones(3), full_schedule(4))
-
-    @pytest.mark.parametrize(
-        ("counts", "text"),
-        [
-            (np.ones((2, 3)), r"expected counts of shape \(1, 3\), got \(2, 3\); one for each loss"),
-            (-np.ones(3), "counts must be finite and not negative, got -1.0; use 0 for unvisited"),
-            (np.zeros(3), "expected a visited step in every stage, one has none; observe more losses"),
-        ],
-    )
-    def test_counts(self, counts, text):
-        with pytest.raises(ValueError, match=text):
-            monotone(np.ones(3), counts)
 
     @pytest.mark.parametrize(
         ("starts", "text"),

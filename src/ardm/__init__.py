@@ -18,7 +18,7 @@ _HOMES = {
     "given_first": "sample",
     "load_model": "checkpoint",
     "mean_bits": "likelihood",
-    "monotone": "schedule",
+    "monotone": "profiles",
     "plan": "schedule",
     "random_stage_orders": "sample",
     "sample_items": "sample",

@@ -58,7 +58,7 @@ def text8_small() -> RunConfig:
         network=TransformerConfig(num_layers=4, width=128, head_width=32),
         train=TrainConfig(
             steps=2000,
-            batch_size=32,
+            batch_size=16,
             learning_rate=3e-3,
             muon_rate=0.02,
             betas=(0.9, 0.95),

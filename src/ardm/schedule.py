@@ -26,13 +26,12 @@ from dataclasses import dataclass
 from typing import Literal, no_type_check
 
 import numpy as np
-from jaxtyping import Float, Integer, Real
+from jaxtyping import Float, Integer
 from numba import njit
 
-# The import hook of the tests must not wrap what numba compiles, hence `no_type_check` on such functions.
+from ardm.profiles import Losses, as_stages, check_losses
 
-Losses = Float[np.ndarray, "S D"] | Float[np.ndarray, "D"]
-Counts = Real[np.ndarray, "S D"] | Real[np.ndarray, "D"]
+# The import hook of the tests must not wrap what numba compiles, hence `no_type_check` on such functions.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +159,7 @@ def every_budget(losses: Losses, max_calls: int | None = None) -> BudgetTable:
 
 def schedule_bits(losses: Losses, schedule: Schedule) -> float:
     """Expected bits of a schedule, the sum over its groups of `size * L[start]`, for any finite losses."""
-    profile = _check_finite(_as_stages(losses))
+    profile = check_losses(as_stages(losses))
     expected = (schedule.num_stages, schedule.num_steps)
     if profile.shape != expected:
         raise ValueError(f"expected losses of shape {expected}, got {profile.shape}; match the schedule")
@@ -169,30 +168,6 @@ def schedule_bits(losses: Losses, schedule: Schedule) -> float:
         for starts, values in zip(schedule.starts, profile, strict=True)
     ]
     return math.fsum(np.concatenate(costs))
-
-
-def monotone(losses: Losses, counts: Counts | None = None, method: Literal["sort", "isotonic"] = "sort") -> Losses:
-    """The losses made non-increasing in each stage, as the planner wants them; same shape.
-
-    "sort" puts each stage in descending order (the paper's appendix). "isotonic" is the least-squares fit
-    weighted by `counts`, the observations behind each loss. Losses that are NaN or have count 0 were never
-    visited: they are interpolated linearly between visited neighbours, constant beyond the ends. As they have
-    no weight in the fit, "isotonic" fits the visited losses and then interpolates the fit.
-    """
-    profile = _as_stages(losses)
-    weights = np.ones_like(profile) if counts is None else _as_stages(counts)
-    if weights.shape != profile.shape:
-        raise ValueError(f"expected counts of shape {profile.shape}, got {weights.shape}; one for each loss")
-    if not (np.isfinite(weights) & (weights >= 0)).all():
-        raise ValueError(f"counts must be finite and not negative, got {weights.min()}; use 0 for unvisited")
-    weights = np.where(np.isnan(profile), 0.0, weights)
-    _check_finite(np.where(weights > 0, profile, 0.0))
-    if not weights.any(axis=1).all():
-        raise ValueError("expected a visited step in every stage, one has none; observe more losses")
-    if method not in ("sort", "isotonic"):
-        raise ValueError(f"method must be 'sort' or 'isotonic', got {method!r}; the paper sorts")
-    fit = _sorted_fit if method == "sort" else _isotonic_fit
-    return np.stack([fit(*stage) for stage in zip(profile, weights, strict=True)]).reshape(losses.shape)
 
 
 def uniform_schedule(num_steps: int, num_calls: int, *, num_stages: int = 1, first_step: int = 0) -> Schedule:
@@ -213,22 +188,8 @@ def full_schedule(num_steps: int, *, num_stages: int = 1, first_step: int = 0) -
     return uniform_schedule(num_steps, num_stages * num_steps, num_stages=num_stages, first_step=first_step)
 
 
-def _as_stages(values: np.ndarray) -> np.ndarray:
-    stages = np.array(values, dtype=np.float64, order="C", ndmin=2)  # one memory layout, compiled once
-    if stages.ndim != 2 or stages.size == 0:
-        raise ValueError(f"expected shape (D,) or (S, D), got {np.shape(values)}; give each stage a row")
-    return stages
-
-
-def _check_finite(profile: np.ndarray) -> np.ndarray:
-    if not (np.isfinite(profile) & (profile >= 0)).all():
-        came = f"{profile.min()} to {profile.max()}"
-        raise ValueError(f"losses must be finite and not negative, got {came}; monotone() fills NaN")
-    return profile
-
-
 def _check_monotone(losses: np.ndarray) -> np.ndarray:
-    profile = _check_finite(_as_stages(losses))
+    profile = check_losses(as_stages(losses))
     rises = np.argwhere(np.diff(profile) > 0)
     if rises.size:
         stage, step = rises[0]
@@ -271,38 +232,6 @@ def _schedule_along(
         at_least_one_each = np.maximum.accumulate(wanted - call) + call
         starts.append(tuple(at_least_one_each.tolist()))
     return Schedule(starts=tuple(starts), num_steps=num_steps)
-
-
-def _interpolate(values: np.ndarray, visited: np.ndarray) -> np.ndarray:
-    return np.asarray(np.interp(np.arange(values.size), np.flatnonzero(visited), values[visited]))
-
-
-def _sorted_fit(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    return np.sort(_interpolate(values, weights > 0))[::-1]
-
-
-def _isotonic_fit(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    fitted, visited = values.copy(), weights > 0
-    fitted[visited] = _pool_adjacent_violators(values[visited], weights[visited])
-    return _interpolate(fitted, visited)
-
-
-@njit(cache=True)
-@no_type_check
-def _pool_adjacent_violators(values, weights):
-    """The non-increasing sequence nearest to `values` in weighted squares, in O(D)."""
-    means, masses, sizes = np.empty_like(values), np.empty_like(values), np.empty(values.size, np.int64)
-    blocks = 0
-    for value, weight in zip(values, weights):  # noqa: B905 (numba knows no `strict`)
-        mean, mass, size = value, weight, 1
-        while blocks > 0 and means[blocks - 1] < mean:
-            blocks -= 1
-            mass += masses[blocks]
-            mean = mean + (means[blocks] - mean) * (masses[blocks] / mass)
-            size += sizes[blocks]
-        means[blocks], masses[blocks], sizes[blocks] = mean, mass, size
-        blocks += 1
-    return np.repeat(means[:blocks], sizes[:blocks])
 
 
 def _cheapest_paths(profile: np.ndarray, num_calls: int) -> list[np.ndarray]:

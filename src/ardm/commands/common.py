@@ -92,13 +92,13 @@ def make_schedule(
 
 
 def planning_losses(trained: "TrainedModel") -> Any:
-    """The model's profile made monotone for planning: an isotonic fit weighted by observations."""
-    from ardm.schedule import monotone
+    """The model's profile made monotone for planning."""
+    from ardm.profiles import monotone
 
     if not trained.profile.counts.any():
         raise UsageError("this model has no loss profile yet: train at least to the first evaluation")
     profile = trained.profile
-    return monotone(profile.bits.cpu().numpy(), profile.counts.cpu().numpy(), method="isotonic")
+    return monotone(profile.bits.cpu().numpy(), profile.counts.cpu().numpy(), method="smooth")
 
 
 def make_orders(

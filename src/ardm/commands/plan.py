@@ -24,8 +24,8 @@ class Plan:
     """The budget: network calls for an item, over all stages."""
     split: Literal["joint", "even"] = "joint"
     """Calls of several stages: shared out best, or the same for each (the paper's)."""
-    method: Literal["isotonic", "sort"] = "isotonic"
-    """How a noisy profile is made monotone; sort is the paper's."""
+    method: Literal["smooth", "isotonic", "sort"] | None = None
+    """How a noisy profile is made monotone: by default smooth for a model's, sort (the paper's) for a file's."""
     output: OutputPath = None
     """Draw the profile and the schedule to this image file."""
     json: bool = False
@@ -34,10 +34,11 @@ class Plan:
     def run(self) -> None:
         """Plan and print."""
         require_positive(calls=self.calls)
-        from ardm.schedule import monotone, plan
+        from ardm.profiles import monotone
+        from ardm.schedule import plan
 
         bits, counts = self._profile()
-        losses = monotone(bits, counts, method=self.method)
+        losses = monotone(bits, counts, method=self.method or ("sort" if counts is None else "smooth"))
         if self.calls < len(losses):
             raise UsageError(f"--calls must be at least {len(losses)}, one for each stage; got {self.calls}")
         result = plan(losses, self.calls, split=self.split)
