@@ -4,7 +4,7 @@ from itertools import product
 import pytest
 import torch
 
-from ardm.sample import Given, given_first, random_stage_orders, sample, sample_chain
+from ardm.sample import Given, given_first, random_stage_orders, sample_chain, sample_items
 from ardm.schedule import Schedule, full_schedule
 from table_model import CASES, ONE_STAGE, Case, assert_follows, groups_of
 
@@ -34,7 +34,7 @@ def item_counts(case, draws):
 def test_samples_follow_one_order_and_schedule(name, make_schedule, generator):
     case = CASES[name]()
     schedule, orders = make_schedule(case), case.all_orders()[-2]
-    draws = sample(case.model, torch.tensor(orders).expand(NUM_DRAWS, -1, -1), schedule, generator)
+    draws = sample_items(case.model, torch.tensor(orders).expand(NUM_DRAWS, -1, -1), schedule, generator)
     groups = groups_of(schedule)
     assert_follows(item_counts(case, draws), [math.exp(case.oracle.log_prob(x, orders, groups)) for x in case.items()])
 
@@ -43,7 +43,7 @@ def test_samples_follow_one_order_and_schedule(name, make_schedule, generator):
 def test_samples_of_random_orders_follow_the_mixture(name, generator):
     case = CASES[name]()
     orders = random_stage_orders(NUM_DRAWS, case.num_stages, case.num_variables, generator)
-    draws = sample(case.model, orders, case.full_schedule(), generator)
+    draws = sample_items(case.model, orders, case.full_schedule(), generator)
     mixture = [
         math.fsum(math.exp(case.oracle.log_prob(x, each)) for each in case.all_orders()) / len(case.all_orders())
         for x in case.items()
@@ -59,7 +59,7 @@ def test_infilling_follows_the_conditional(name, known, generator):
     values = torch.tensor([known.get(d, 99) for d in range(3)]).expand(NUM_DRAWS, -1)
     orders = given_first(torch.tensor([[order]]).expand(NUM_DRAWS, -1, -1), mask)
     schedule = after(case, len(known))
-    draws = sample(case.model, orders, schedule, generator, given=Given(values=values, mask=mask))
+    draws = sample_items(case.model, orders, schedule, generator, given=Given(values=values, mask=mask))
     sequence = sorted(order, key=lambda d: d not in known)
     steps = [(t, t + 1) for t in range(len(known), 3)]
     probs = [
@@ -77,7 +77,8 @@ def test_samples_depend_on_the_generator_alone(name):
     case = CASES[name]()
     orders = torch.tensor(case.all_orders()[1]).expand(50, -1, -1)
     first, again, other = (
-        sample(case.model, orders, case.full_schedule(), torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
+        sample_items(case.model, orders, case.full_schedule(), torch.Generator().manual_seed(seed))
+        for seed in (1, 1, 2)
     )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
@@ -99,7 +100,7 @@ def greedy(case, orders):
 def test_sharpened_samples_are_greedy(name, options, generator):
     case = CASES[name]()
     orders = case.all_orders()[-1]
-    draws = sample(case.model, torch.tensor([orders] * 3), case.full_schedule(), generator, **options)
+    draws = sample_items(case.model, torch.tensor([orders] * 3), case.full_schedule(), generator, **options)
     assert draws.tolist() == [greedy(case, orders)] * 3
 
 
@@ -160,7 +161,7 @@ def test_nothing_given_is_plain_sampling():
     orders = torch.tensor(case.all_orders()[3]).expand(30, -1, -1)
     nothing = Given(values=torch.full((30, 3), -1), mask=torch.zeros(30, 3, dtype=torch.bool))
     plain, infilled = (
-        sample(case.model, orders, case.full_schedule(), torch.Generator().manual_seed(4), given=given)
+        sample_items(case.model, orders, case.full_schedule(), torch.Generator().manual_seed(4), given=given)
         for given in (None, nothing)
     )
     assert torch.equal(plain, infilled)
@@ -169,7 +170,7 @@ def test_nothing_given_is_plain_sampling():
 def test_a_schedule_that_ends_early_leaves_the_rest_hidden(generator):
     case = CASES["oa-2"]()
     orders = torch.tensor([[[2, 0, 1]]]).expand(9, -1, -1)
-    draws = sample(case.model, orders, Schedule(starts=((0, 1),), num_steps=2), generator)
+    draws = sample_items(case.model, orders, Schedule(starts=((0, 1),), num_steps=2), generator)
     assert (draws[:, 1] == case.model.depth.absorbing_value).all()
     assert draws[:, [0, 2]].max() < 2
 
@@ -209,7 +210,7 @@ def test_orders_must_fit_the_model(shape, generator):
     case = CASES["base2-4-data"]()
     orders = torch.arange(shape[-1]).expand(shape)
     with pytest.raises(ValueError, match=r"orders for 2 stage\(s\) of 3 variables, got shape \(2, "):
-        sample(case.model, orders, case.full_schedule(), generator)
+        sample_items(case.model, orders, case.full_schedule(), generator)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +224,7 @@ def test_orders_must_fit_the_model(shape, generator):
 def test_schedule_must_fit_the_model(schedule, text, generator):
     case = CASES["base2-4-data"]()
     with pytest.raises(ValueError, match=text):
-        sample(case.model, torch.arange(3).expand(2, 2, -1), schedule, generator)
+        sample_items(case.model, torch.arange(3).expand(2, 2, -1), schedule, generator)
 
 
 ONE_KNOWN = torch.tensor([[False, False, True]] * 2)
@@ -245,4 +246,4 @@ def test_given_variables_must_fit_orders_and_schedule(values, mask, first_step, 
     given = None if mask is None else Given(values=torch.full((2, 3), values), mask=mask)
     orders = torch.tensor(order).expand(2, 1, -1)
     with pytest.raises(ValueError, match=text):
-        sample(case.model, orders, after(case, first_step), generator, given=given)
+        sample_items(case.model, orders, after(case, first_step), generator, given=given)

@@ -60,8 +60,9 @@ def save_model(path: Path, trained: TrainedModel) -> None:
     write_tensors(path, tensors, description)
 
 
-def load_model(path: Path, device: torch.device | str = "cpu") -> TrainedModel:
+def load_model(path: Path | str, device: torch.device | str = "cpu") -> TrainedModel:
     """The model of a run's folder or of a model file."""
+    path = Path(path)
     path = path / MODEL_FILE if path.is_dir() else path
     tensors, description = read_tensors(path, "model")
     try:

@@ -30,7 +30,7 @@ class Step:
     mask: Bool[Tensor, "B D"]
 
 
-def sample(
+def sample_items(
     model: ARDM,
     orders: Int[Tensor, "B S D"],
     schedule: Schedule,
@@ -56,7 +56,7 @@ def sample_chain(
     temperature: float = 1.0,
     top_p: float = 1.0,
 ) -> Iterator[Step]:
-    """The state after each call of `sample`.
+    """The state after each call of `sample_items`.
 
     Given variables must come first in every order (see `given_first`) and the schedule must begin after them.
     With one stage the others follow p(x_A | x_B) exactly. In an upscale model each stage sees the given values at
