@@ -3,9 +3,8 @@
 import re
 from pathlib import Path
 
-from tiny import TEXT, tiny_config, tiny_corpus
-
 from ardm.train import Runtime, Trainer, run_training
+from tiny import TEXT, tiny_config, tiny_corpus
 
 README = Path(__file__).parent.parent / "README.md"
 

@@ -64,7 +64,7 @@ class TrainConfig:
     ema_decay: float = 0.999
     """Weights for evaluation are an exponential moving average with this decay."""
     cross_entropy_weight: float = 0.0
-    """Weight of the authors' CE term (see `objective.StepLoss.cross_entropy`)."""
+    """Weight of the authors' CE term beside the bound, both in bits (see `objective.StepLoss`)."""
     profile_momentum: float = 0.95
     """Momentum of the moving average of each loss component."""
     eval_items: int = 512

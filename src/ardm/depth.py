@@ -167,6 +167,8 @@ class DataParametrization:
 
     def children(self, outputs: Float[Tensor, "B N O"], parent: Int[Tensor, "B N"], stage: int) -> Children:
         """All values that occur at level stage+1, with their log-probabilities given the parent."""
+        if self.depth.num_stages == 1:
+            return Children(outputs.log_softmax(-1), self.depth.levels[1].expand_as(outputs))
         values, group = self.depth.levels[stage + 1].unique(return_inverse=True)
         below_parent = self.depth.levels[stage] == parent[..., None]
         logits = outputs.masked_fill(~below_parent, NEGATIVE_INFINITY)

@@ -106,7 +106,7 @@ class Trainer:
         with self.runtime.autocast():
             loss = step_loss(self.model, corrupted)
         bits, cross_entropy = loss.bits_per_dim.mean(), loss.cross_entropy.mean()
-        (bits * math.log(2) + config.cross_entropy_weight * cross_entropy).backward()
+        (bits + config.cross_entropy_weight * cross_entropy).backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip_norm)
         self._update(config.rate_factor(self.step))
         self.profile = self.profile.updated(loss, config.profile_momentum)

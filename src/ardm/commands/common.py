@@ -28,15 +28,15 @@ def print_json(values: Any) -> None:
     print(json.dumps(values, indent=2))
 
 
-def write_output(path: Path | None, text: str) -> None:
-    """Print text, or write it to a file as a whole."""
+def write_output(path: Path | None, content: bytes) -> None:
+    """Print content, or write it to a file as a whole; either way with a line break at its end."""
     if path is None:
-        print(text)
+        print(content.decode("utf-8", "replace"))
         return
     from ardm.checkpoint import written_whole
 
     with written_whole(path) as temporary:
-        temporary.write_text(text + "\n")
+        temporary.write_bytes(content + b"\n")
 
 
 @contextmanager

@@ -68,4 +68,4 @@ class Report:
             return
         unit = "bits/byte" if trained.alphabet.characters is None else "bits/char"
         heading = f"{title}; {trained.config.preset} at step {trained.step}, seed {self.seed}\n\n"
-        write_output(self.output, heading + markdown(orders, rows, unit))
+        write_output(self.output, (heading + markdown(orders, rows, unit)).encode())

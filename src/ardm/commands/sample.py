@@ -1,10 +1,10 @@
 """ardm sample and ardm infill."""
 
-import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -24,8 +24,11 @@ from ardm.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
+    import torch
 
     from ardm.checkpoint import TrainedModel
+    from ardm.data.gaps import GappedText
+    from ardm.schedule import Schedule
 
 CHAIN_ROWS = 5
 """States shown by --chain, the last one included."""
@@ -35,11 +38,14 @@ CHAIN_ROWS = 5
 class SamplerFlags:
     """Flags of everything that samples."""
 
+    model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
+    """A run's folder or a model file."""
     n: Annotated[int, tyro.conf.arg(name="num", aliases=["-n"])] = 1
     """How many samples."""
     calls: int | None = None
     """Network calls for a sample; by default one for each variable."""
     schedule: ScheduleName = "planned"
+    """How --calls are spread over the steps."""
     order: OrderName = "random"
     temperature: float = 1.0
     """Below 1 sharpens the distribution; 1 samples from the model itself."""
@@ -47,90 +53,105 @@ class SamplerFlags:
     """Keep only the likeliest classes with this much probability; 1 keeps all."""
     chain: bool = False
     """Show the text as it is filled in."""
+    batch_size: int = 64
+    """Samples drawn together."""
     seed: int = 0
     output: OutputPath = None
     """Write to this file instead of the screen."""
     device: str | None = None
     json: bool = False
-    """Print JSON."""
+    """JSON instead of text."""
 
-    def draw(self, trained: "TrainedModel", device: Any, known: Any = None) -> "list[list[np.ndarray]]":
-        """The states after each call, for each sample; `known` holds classes, -1 where unknown, -2 where left out."""
+    def check(self) -> None:
+        """A usage error for flags that make no sense."""
+        require_positive(num=self.n, calls=self.calls, temperature=self.temperature, top_p=self.top_p)
+        require_positive(batch_size=self.batch_size)
+        if self.top_p > 1:
+            raise UsageError(f"--top-p must be at most 1, got {self.top_p}")
+
+    def run_with(self, trained: "TrainedModel", device: "torch.device", text: "GappedText | None") -> None:
+        """Draw the samples and show them."""
+        import torch
+
+        generator = torch.Generator(device).manual_seed(self.seed)
+        first, last = (int(text.known.sum()), text.length) if text else (0, trained.model.num_variables)
+        schedule = make_schedule(trained, self.calls, self.schedule, first, last)
+        batches = [min(self.batch_size, self.n - done) for done in range(0, self.n, self.batch_size)]
+        chains: list[list[np.ndarray]] = []
+        with progress("sampling", schedule.num_calls * len(batches)) as advance:
+            for count in batches:
+                states: list[np.ndarray] = []
+                for state in self._states(trained, schedule, count, generator, text):
+                    states = [*states, state] if self.chain else [state]
+                    advance(1)
+                chains += [[state[i, :last] for state in states] for i in range(count)]
+        self._show(trained, schedule, chains)
+
+    def _states(
+        self,
+        trained: "TrainedModel",
+        schedule: "Schedule",
+        count: int,
+        generator: "torch.Generator",
+        text: "GappedText | None",
+    ) -> "Iterator[np.ndarray]":
+        """The values of a batch after each call, with K where a one-stage model has not revealed them."""
         import torch
 
         from ardm.sample import Given, given_first, sample_chain
 
-        require_positive(num=self.n, calls=self.calls, temperature=self.temperature, top_p=self.top_p)
-        if self.top_p > 1:
-            raise UsageError(f"--top-p must be at most 1, got {self.top_p}")
-        model, generator = trained.model, torch.Generator(device).manual_seed(self.seed)
-        orders = make_orders(self.order, self.n, model.num_stages, model.num_variables, generator)
-        given, first, last = None, 0, model.num_variables
-        if known is not None:
-            values = torch.from_numpy(known).to(device).expand(self.n, -1)
-            given = Given(values=values, mask=values >= 0)
-            first, last = int((known >= 0).sum()), int((known > LEFT_OUT).sum())
-            orders = given_first(_left_out_last(orders, values), given.mask)
-        schedule = make_schedule(trained, self.calls, self.schedule, first, last)
-        steps = sample_chain(
+        model, given = trained.model, None
+        orders = make_orders(self.order, count, model.num_stages, model.num_variables, generator)
+        if text is not None:
+            values, known = (torch.from_numpy(a).to(orders.device) for a in (text.values, text.known))
+            given = Given(values=values.expand(count, -1), mask=known.expand(count, -1))
+            in_text = (torch.arange(model.num_variables, device=orders.device) < text.length).expand(count, -1)
+            orders = given_first(given_first(orders, in_text), given.mask)  # what lies beyond the text comes last
+        chain = sample_chain(
             model, orders, schedule, generator, given=given, temperature=self.temperature, top_p=self.top_p
         )
-        states = []
-        with progress("sampling", schedule.num_calls) as advance:
-            for step in steps:
-                hidden = step.values.masked_fill(~step.mask, trained.alphabet.num_classes)
-                states.append((step.values if model.num_stages > 1 else hidden).cpu().numpy())
-                advance(1)
-        return [[state[i] for state in states] for i in range(self.n)]
+        for step in chain:
+            hidden = step.values.masked_fill(~step.mask, trained.alphabet.num_classes)
+            yield (step.values if model.num_stages > 1 else hidden).cpu().numpy()
 
-    def show(self, trained: "TrainedModel", chains: "list[list[np.ndarray]]") -> None:
-        """Print or write the samples, with their chains if asked for."""
+    def _show(self, trained: "TrainedModel", schedule: "Schedule", chains: "list[list[np.ndarray]]") -> None:
         alphabet = trained.alphabet
+        if self.chain:
+            rows = [[(row, alphabet.show(chain[row])) for row in chain_rows(len(chain))] for chain in chains]
+            if self.json:
+                print_json({"calls": schedule.num_calls, "chains": [[text for _, text in chain] for chain in rows]})
+                return
+            shown = ["\n".join(f"call {row + 1:>4}  {text}" for row, text in chain) for chain in rows]
+            write_output(self.output, "\n\n".join(shown).encode())
+            return
+        contents = [alphabet.decode(chain[-1]) for chain in chains]
         if self.json:
-            samples = [alphabet.decode(chain[-1]).decode("utf-8", "replace") for chain in chains]
-            print_json({"samples": samples, "calls": len(chains[0])})
-        elif self.chain:
-            parts = []
-            for chain in chains:
-                rows = [(len(chain) - 1) * i // (CHAIN_ROWS - 1) for i in range(CHAIN_ROWS)]
-                lines = [f"call {row + 1:>4}  {alphabet.show(chain[row])}" for row in sorted(set(rows))]
-                parts.append("\n".join(lines))
-            write_output(self.output, "\n\n".join(parts))
+            print_json({"calls": schedule.num_calls, "samples": [c.decode("utf-8", "replace") for c in contents]})
         else:
-            texts = [alphabet.decode(chain[-1]).decode("utf-8", "replace") for chain in chains]
-            write_output(self.output, "\n".join(texts))
+            write_output(self.output, b"\n".join(contents))
 
 
-LEFT_OUT = -2
-UNKNOWN = -1
-
-
-def _left_out_last(orders: Any, values: Any) -> Any:
-    """Orders with the variables that are left out (beyond the end of a short text) moved to the end."""
-    left_out = (values == LEFT_OUT)[:, None].expand_as(orders).gather(-1, orders)
-    return orders.gather(-1, left_out.long().argsort(dim=-1, stable=True))
+def chain_rows(num_calls: int) -> list[int]:
+    """The calls of a chain to show: the first, the last and some between."""
+    return sorted({(num_calls - 1) * i // (CHAIN_ROWS - 1) for i in range(CHAIN_ROWS)})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample(SamplerFlags):
     """Draw samples from a model."""
 
-    model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
-    """A run's folder or a model file."""
-
     def run(self) -> None:
         """Sample and print."""
+        self.check()
         trained, device, autocast = load(self.model, self.device)
         with autocast():
-            self.show(trained, self.draw(trained, device))
+            self.run_with(trained, device, None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Infill(SamplerFlags):
     """Fill the gaps of a text, given all the rest of it."""
 
-    model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
-    """A run's folder or a model file."""
     input: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="INPUT")]
     """A text file, - for standard input, or the text itself."""
     mask: str = "_"
@@ -138,60 +159,30 @@ class Infill(SamplerFlags):
 
     def run(self) -> None:
         """Infill and print."""
+        self.check()
+        from ardm.data.gaps import parse_gaps
+
         trained, device, autocast = load(self.model, self.device)
-        known = known_classes(trained, read_input(self.input), self.mask)
-        length = int((known > LEFT_OUT).sum())
+        text = parse_gaps(read_input(self.input), self.mask, trained.alphabet, trained.model.num_variables)
         with autocast():
-            chains = self.draw(trained, device, known)
-        self.show(trained, [[state[:length] for state in chain] for chain in chains])
+            self.run_with(trained, device, text)
 
 
 def read_input(source: str) -> str:
     """The text of a file, of standard input, or the argument itself; a final line break is dropped."""
     try:
+        text = source
         if source == "-":
             text = sys.stdin.read()
-        else:
-            text = Path(source).read_text() if len(source) < 1024 and Path(source).is_file() else source
+        elif _names_a_file(source):
+            text = Path(source).read_text()
     except UnicodeDecodeError:
         raise DataError(f"{source} is not UTF-8 text") from None
     return text.removesuffix("\n")
 
 
-def known_classes(trained: "TrainedModel", text: str, mask: str) -> "np.ndarray":
-    """Classes of a text for an item of D variables: -1 in the gaps, -2 beyond the text's end."""
-    import numpy as np
-
-    num_variables = trained.config.data.num_variables
-    symbols = list(text.encode("utf-8")) if trained.alphabet.characters is None else list(text)
-    if not 0 < len(symbols) <= num_variables:
-        raise DataError(f"the text has {len(symbols)} characters; this model takes 1 to {num_variables}")
-    gaps = gap_positions(symbols, mask)
-    if not gaps.any():
-        raise UsageError(f"nothing to fill: the text has no {mask!r}; mark gaps with it or give --mask ranges")
-    known = np.full(num_variables, LEFT_OUT)
-    known[: len(symbols)][gaps] = UNKNOWN
-    kept = np.flatnonzero(~gaps)
-    if len(kept):
-        content = bytes(symbols[i] for i in kept) if isinstance(symbols[0], int) else "".join(symbols[i] for i in kept)
-        content = content if isinstance(content, bytes) else content.encode()
-        known[kept] = trained.alphabet.encode(content, "the text")
-    return known
-
-
-def gap_positions(symbols: list[Any], mask: str) -> "np.ndarray":
-    """True at each position to fill."""
-    import numpy as np
-
-    gaps = np.zeros(len(symbols), bool)
-    if re.fullmatch(r"\d+:\d+(,\d+:\d+)*", mask):
-        for part in mask.split(","):
-            start, stop = map(int, part.split(":"))
-            if not 0 <= start < stop <= len(symbols):
-                raise UsageError(f"--mask range {part} does not lie within the text's {len(symbols)} characters")
-            gaps[start:stop] = True
-        return gaps
-    if len(mask) != 1:
-        raise UsageError(f"--mask must be one character or ranges such as 10:20,35:40, got {mask!r}")
-    marker = ord(mask) if isinstance(symbols[0], int) else mask
-    return np.array([symbol == marker for symbol in symbols])
+def _names_a_file(source: str) -> bool:
+    try:
+        return Path(source).is_file()
+    except (OSError, ValueError):  # too long for a path, or with a null character
+        return False

@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -64,7 +65,7 @@ class TextCorpus:
             )
         return classes[: num_items * num_variables].reshape(num_items, num_variables)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """A hash of the whole text, to recognise the data a model was trained on."""
         return hashlib.sha256(self.classes.tobytes()).hexdigest()

@@ -1,0 +1,52 @@
+"""Texts with gaps: which characters of an item are known, which are to be filled, which are left out."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from ardm.data.alphabet import Alphabet
+from ardm.errors import DataError, UsageError
+
+
+@dataclass(frozen=True, kw_only=True)
+class GappedText:
+    """An item of D variables of which the first `length` belong to the text."""
+
+    values: Int[np.ndarray, "D"]
+    """Classes where known, 0 elsewhere."""
+    known: Bool[np.ndarray, "D"]
+    length: int
+    """Variables beyond the text's end are neither known nor filled: they stay hidden."""
+
+
+def parse_gaps(text: str, mask: str, alphabet: Alphabet, num_variables: int) -> GappedText:
+    """A text whose gaps a mask describes: one character that marks each gap, or ranges such as 10:20,35:40."""
+    symbols = [c.encode() for c in text] if alphabet.characters is not None else [bytes([b]) for b in text.encode()]
+    if not 0 < len(symbols) <= num_variables:
+        raise DataError(f"the text has {len(symbols)} characters; this model takes 1 to {num_variables}")
+    gaps = gap_positions(symbols, mask)
+    if not gaps.any():
+        raise UsageError(f"nothing to fill: the text has no {mask!r}; mark gaps with it or give --mask ranges")
+    kept = [symbol for symbol, gap in zip(symbols, gaps, strict=True) if not gap]
+    known, values = np.zeros(num_variables, bool), np.zeros(num_variables, np.int64)
+    known[: len(symbols)] = ~gaps
+    if kept:
+        values[known] = alphabet.encode(b"".join(kept), "the text without its gaps")
+    return GappedText(values=values, known=known, length=len(symbols))
+
+
+def gap_positions(symbols: list[bytes], mask: str) -> Bool[np.ndarray, "N"]:
+    """True at each position to fill."""
+    if not re.fullmatch(r"\d+:\d+(,\d+:\d+)*", mask):
+        if len(mask) != 1:
+            raise UsageError(f"--mask must be one character or ranges such as 10:20,35:40, got {mask!r}")
+        return np.array([symbol == mask.encode() for symbol in symbols])
+    gaps = np.zeros(len(symbols), bool)
+    for part in mask.split(","):
+        start, stop = map(int, part.split(":"))
+        if not start < stop <= len(symbols):
+            raise UsageError(f"--mask range {part} does not lie within the text's {len(symbols)} characters")
+        gaps[start:stop] = True
+    return gaps
