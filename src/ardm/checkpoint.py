@@ -137,8 +137,19 @@ def written_whole(path: Path) -> Iterator[Path]:
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
+        _flush_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make a rename last through a power cut, where the system can."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _hash(tensors: dict[str, Tensor]) -> str:

@@ -12,6 +12,7 @@ A run's folder holds
 import copy
 import json
 import math
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -91,6 +92,7 @@ class Trainer:
         self.profile = Profile.empty(self.model.num_stages, self.model.num_variables, device)
         self.measured_profile: Profile | None = None
         self.step = 0
+        self.seconds = 0.0
         self._train_classes = to_device(corpus.split("train"), device)
         self._eval_items = self._choose_eval_items()
         self._generator = torch.Generator(device)
@@ -169,6 +171,7 @@ class Trainer:
             "kind": "training state",
             "config": self.config.to_dict(),
             "step": self.step,
+            "seconds": self.seconds,
             "data_fingerprint": self.corpus.fingerprint,
         }
         write_tensors(state, self._state_tensors(), description)
@@ -201,7 +204,7 @@ class Trainer:
             )
         if description["data_fingerprint"] != self.corpus.fingerprint:
             raise CheckpointError(f"the run in {self.folder} was trained on other data; give it the same data")
-        self.step = description["step"]
+        self.step, self.seconds = description["step"], description["seconds"]
         self._load_state_tensors(tensors)
 
     def _load_state_tensors(self, tensors: dict[str, Tensor]) -> None:
@@ -233,35 +236,56 @@ def run_training(
     """Train to the configured number of steps, or until `stop` says so; the state is saved either way."""
     config = trainer.config.train
     prepare_folder(trainer)
-    started, first_step = time.perf_counter(), trainer.step
+    clock = Clock(trainer)
     with metrics_log(trainer.folder, trainer.step) as log:
         while trainer.step < config.steps and not stop():
             metrics = trainer.train_step()
             on_step(trainer.step)
             if trainer.step % config.log_every == 0 or trainer.step == config.steps:
-                seconds = time.perf_counter() - started
-                on_metrics(log(train_metrics(trainer, metrics, seconds, trainer.step - first_step)))
+                on_metrics(log(train_metrics(trainer, metrics) | clock.lap()))
             if trainer.step % config.eval_every == 0 and trainer.step != config.steps:
                 on_metrics(log(trainer.evaluate()))
+                clock.skip()
             if trainer.step % config.checkpoint_every == 0:
                 trainer.save()
+                clock.skip()
         if trainer.step == config.steps:  # the profile that the planner will use deserves a closer look
             on_metrics(log(trainer.evaluate(FINAL_PASSES)))
+        clock.lap()
         trainer.save()
 
 
-def train_metrics(trainer: Trainer, metrics: dict[str, Tensor], seconds: float, num_steps: int) -> Metrics:
+class Clock:
+    """Time spent training: in all, which the trainer keeps, and since the last lap."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self._first_seconds, self._started = trainer.seconds, time.perf_counter()
+        self.skip()
+
+    def skip(self) -> None:
+        """Begin a new lap, so that what came before does not count in its speed."""
+        self._lap_step, self._lap_started = self._trainer.step, time.perf_counter()
+
+    def lap(self) -> Metrics:
+        """All seconds so far, evaluations included, and the speed of the lap that ends here."""
+        now, trainer = time.perf_counter(), self._trainer
+        trainer.seconds = self._first_seconds + now - self._started
+        variables = (trainer.step - self._lap_step) * trainer.config.train.batch_size * trainer.model.num_variables
+        speed = variables / (now - self._lap_started)
+        self.skip()
+        return {"seconds": trainer.seconds, "variables_per_second": speed}
+
+
+def train_metrics(trainer: Trainer, metrics: dict[str, Tensor]) -> Metrics:
     """Numbers of the last step; raises when the loss is no longer finite."""
     values = {name: float(value) for name, value in metrics.items()}
     if not math.isfinite(values["bits"]):
         raise ArdmError(
             f"the loss is {values['bits']} at step {trainer.step}; the last good state is kept. "
-            "Resume with a lower learning rate"
+            "Start again with a lower learning rate"
         )
-    config = trainer.config
-    rate = num_steps * config.train.batch_size * config.data.num_variables / seconds
-    progress = {"step": trainer.step, "seconds": seconds, "variables_per_second": rate}
-    return progress | values | {"rate_factor": config.train.rate_factor(trainer.step - 1)}
+    return {"step": trainer.step} | values | {"rate_factor": trainer.config.train.rate_factor(trainer.step - 1)}
 
 
 def make_optimizers(config: RunConfig, model: ARDM) -> list[torch.optim.Optimizer]:
@@ -337,12 +361,17 @@ def read_newest_state(folder: Path) -> tuple[dict[str, Tensor], Metrics]:
 def keep_previous(state: Path, previous: Path) -> None:
     """Give the present state a second name, without a moment in which neither is whole."""
     with written_whole(previous) as temporary:
-        temporary.hardlink_to(state)
+        try:
+            temporary.hardlink_to(state)
+        except OSError:  # a file system without hard links
+            shutil.copyfile(state, temporary)
 
 
 def prepare_folder(trainer: Trainer) -> None:
-    """The run's folder with its configuration."""
+    """The run's folder with its configuration, rid of what a killed run was writing."""
     trainer.folder.mkdir(parents=True, exist_ok=True)
+    for leftover in trainer.folder.glob(".*.partial"):
+        leftover.unlink()
     with written_whole(trainer.folder / "config.json") as temporary:
         temporary.write_text(json.dumps(trainer.config.to_dict(), indent=2) + "\n")
 
