@@ -11,10 +11,10 @@ from ardm.checkpoint import (
     read_tensors,
     save_model,
     write_tensors,
-    written_whole,
 )
 from ardm.config import RunConfig
-from ardm.errors import CheckpointError
+from ardm.errors import CheckpointError, UsageError
+from ardm.files import check_writable, locked, written_whole
 from ardm.objective import Profile
 from ardm.presets import PRESETS
 from tiny import tiny_config, tiny_corpus, tiny_upscale_config
@@ -108,3 +108,43 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
         fail()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_written_files_have_ordinary_permissions(saved):
+    _, path = saved
+    plain = path.parent / "plain"
+    plain.write_text("")
+    assert path.stat().st_mode == plain.stat().st_mode
+
+
+def test_a_changed_description_is_noticed(saved):
+    _, path = saved
+    content = path.read_bytes()
+    for old, new in ((b'\\"step\\": 7', b'\\"step\\": 8'), (b'\\"kind\\"', b'\\"kimd\\"')):
+        assert old in content
+        path.write_bytes(content.replace(old, new))
+        with pytest.raises(CheckpointError, match="damaged"):
+            load_model(path)
+
+
+def test_loading_leaves_the_global_generator_alone(saved):
+    before = torch.random.get_rng_state()
+    load_model(saved[1])
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_outputs_are_checked_before_the_work(tmp_path):
+    check_writable(None)
+    check_writable(tmp_path / "new" / "file")
+    with pytest.raises(UsageError, match="is a folder"):
+        check_writable(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="is not a writable folder"):
+        check_writable(tmp_path / "file" / "below")
+
+
+def test_a_folder_is_for_one_process(tmp_path):
+    with locked(tmp_path), pytest.raises(UsageError, match="another process is training in"), locked(tmp_path):
+        pass
+    with locked(tmp_path):
+        pass

@@ -1,17 +1,28 @@
 """The command line: what users type, and one clear line when it cannot work."""
 
+import hashlib
+import io
 import json
+import shutil
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
+from ardm.bench.plan import PlanTiming
 from ardm.cli import main
+from ardm.commands.common import OrderName
+from ardm.commands.train import PresetName
+from ardm.data.text import KnownFile
+from ardm.orders import NAMED_ORDERS
+from ardm.presets import PRESETS
 from tiny import TEXT
 
 SMALL = ["--item-length", "16", "--layers", "1", "--width", "32", "--batch-size", "8"]
@@ -30,10 +41,7 @@ def run(tmp_path_factory) -> Path:
 def fails(capsys, arguments: list[str]) -> tuple[int, str]:
     """Exit status and error of a command that must fail with one line and no output."""
     capsys.readouterr()
-    try:
-        status = main(arguments)
-    except SystemExit as exit_:
-        return int(exit_.code or 0), capsys.readouterr().err
+    status = main(arguments)
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("ardm: ")
@@ -134,6 +142,73 @@ def test_infill_keeps_what_is_given(run, capsys, tmp_path):
     assert (line[:4], line[7:]) == ("the ", " sat")
 
 
+def test_infill_reads_standard_input_and_bytes(run, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"the _at sat\n")))
+    assert len(output(capsys, ["infill", str(run / "run"), "-"])) == 12
+    flags = ["--data", str(run / "text.txt"), "--out", str(tmp_path / "bytes"), "--steps", "3", *SMALL]
+    assert main(["train", "bytes", *flags]) == 0
+    (tmp_path / "in").write_bytes(b"\xff\r\n_\x00")
+    out = tmp_path / "out"
+    assert output(capsys, ["infill", str(tmp_path / "bytes"), str(tmp_path / "in"), "-o", str(out)]) == ""
+    content = out.read_bytes()
+    assert (content[:3], content[4:]) == (b"\xff\r\n", b"\x00\n")
+
+
+def test_json_goes_where_it_should(run, capsys, tmp_path):
+    for arguments, key in (
+        (["sample", str(run / "run"), "--calls", "3"], "samples"),
+        (["sample", str(run / "run"), "--calls", "3", "--chain"], "chains"),
+        (["infill", str(run / "run"), "the _at"], "samples"),
+        (["report", "calls", str(run / "run"), str(run / "text.txt"), "--calls", "4", "--items", "1"], "budgets"),
+    ):
+        assert key in json.loads(output(capsys, [*arguments, "--json"]))
+        assert output(capsys, [*arguments, "--json", "-o", str(tmp_path / "x.json")]) == ""
+        assert key in json.loads((tmp_path / "x.json").read_text())
+
+
+def test_one_item_has_no_interval(run, capsys):
+    arguments = ["eval", str(run / "run"), str(run / "text.txt"), "--items", "1", "--json"]
+    assert json.loads(output(capsys, arguments))["half_width"] is None
+
+
+def test_a_profile_of_few_observations_is_no_cheaper(run, capsys, tmp_path):
+    arguments = ["eval", str(run / "run"), str(run / "text.txt"), "--items", "4", "--json"]
+    for name in ("p.npy", "p.json"):
+        bits = json.loads(output(capsys, [*arguments, "--profile", str(tmp_path / name)]))["bits_per_dim"]
+        plan = json.loads(output(capsys, ["plan", str(tmp_path / name), "--calls", "16", "--json"]))
+        assert plan["full_bits"] / 16 == pytest.approx(bits, rel=0.3)
+
+
+def test_bench_and_version(capsys, monkeypatch):
+    row = PlanTiming(name="ours", num_stages=1, num_steps=3, budgets=1, seconds=0.5, table_bytes=2**20)
+    monkeypatch.setattr("ardm.bench.plan.run_plan_benchmark", lambda full: [row])
+    assert "1.0 MiB" in output(capsys, ["bench", "plan"])
+    assert json.loads(output(capsys, ["bench", "plan", "--json"]))[0]["seconds"] == 0.5
+    assert output(capsys, ["--version"]).startswith("ardm 0.")
+
+
+def test_names_on_the_command_line_are_those_of_the_library():
+    assert set(get_args(OrderName)) == {"random", *NAMED_ORDERS}
+    assert set(get_args(PresetName)) == set(PRESETS)
+
+
+def test_data_checks_fetches_and_replaces(capsys, tmp_path, monkeypatch):
+    content = b"hello world " * 10
+    known = KnownFile(title="text8 (fake)", num_bytes=len(content), md5=hashlib.md5(content).hexdigest())
+    monkeypatch.setattr("ardm.data.text.TEXT8_FILES", (known,))
+    monkeypatch.setattr("ardm.data.text.TEXT8_HOLD_OUT", 10)
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("text8", content)
+    (tmp_path / "text8").write_bytes(b"cut short")
+    monkeypatch.setattr("ardm.commands.data.download", lambda url: b"not a zip")
+    assert "could not fetch" in fails(capsys, ["data", "text8", "--root", str(tmp_path)])[1]
+    assert (tmp_path / "text8").read_bytes() == b"cut short"
+    monkeypatch.setattr("ardm.commands.data.download", lambda url: archive.getvalue())
+    assert "train 100, valid 10, test 10" in output(capsys, ["data", "text8", "--root", str(tmp_path)])
+    assert (tmp_path / "text8").read_bytes() == content
+
+
 def test_report_makes_tables(run, capsys):
     arguments = ["report", "calls", str(run / "run"), str(run / "text.txt"), "--calls", "16", "4", "--items", "4"]
     shown = output(capsys, arguments)
@@ -165,11 +240,22 @@ def test_bytes_and_upscale_models_work_from_end_to_end(run, capsys, tmp_path):
 
 
 def test_resuming_a_finished_run_changes_nothing(run, capsys):
-    before = (run / "run" / "model.safetensors").read_bytes()
+    before = {path.name: path.read_bytes() for path in (run / "run").iterdir()}
     flags = ["--data", str(run / "text.txt"), "--out", str(run / "run"), "--steps", "40", *SMALL]
     assert "already holds a run" in fails(capsys, ["train", "text", *flags])[1]
     assert main(["train", "text", *flags, "--resume"]) == 0
-    assert (run / "run" / "model.safetensors").read_bytes() == before
+    assert {path.name: path.read_bytes() for path in (run / "run").iterdir()} == before
+
+
+def test_a_model_without_its_state_is_not_overwritten(run, capsys, tmp_path):
+    shutil.copytree(run / "run", tmp_path / "run")
+    (tmp_path / "run" / "state.safetensors").unlink()
+    (tmp_path / "run" / "state.previous.safetensors").unlink(missing_ok=True)
+    before = (tmp_path / "run" / "model.safetensors").read_bytes()
+    flags = ["--data", str(run / "text.txt"), "--out", str(tmp_path / "run"), "--steps", "40", *SMALL]
+    assert fails(capsys, ["train", "text", *flags])[0] == 2
+    assert "there is no training state" in fails(capsys, ["train", "text", *flags, "--resume"])[1]
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == before
 
 
 BAD_FLAGS = [
@@ -192,6 +278,20 @@ BAD_FLAGS = [
     ["infill", "RUN", "the cat", "--mask", "xyz"],
     ["plan", "RUN", "--calls", "0"],
     ["plan", "RUN", "--calls", "4", "-o", "plan.txt"],
+    ["train", "text", "--data", "x", "--out", "y", "--width", "0"],
+    ["train", "text", "--data", "x", "--out", "y", "--layers", "-1"],
+    ["train", "text", "--data", "x", "--out", "y", "--warmup-steps", "-5"],
+    ["train", "text", "--data", "x", "--out", "y", "--seed", "99999999999999999999"],
+    ["train", "text", "--data", "x", "--out", "y", "--item-length", "99999999999999999999"],
+    ["train", "text", "--data", "x", "--out", "y", "--base", "1"],
+    ["train", "text", "--data", ".", "--out", "./run"],
+    ["eval", "RUN", "TEXT", "--profile", "p.txt"],
+    ["eval", "RUN", "TEXT", "--profile", "p.npy", "--order", "raster"],
+    ["sample", "RUN", "-o", "/"],
+    ["sample", "RUN", "--device", "meta"],
+    ["sample", "RUN", "--device", "abacus"],
+    ["report", "calls", "RUN", "TEXT", "--calls", "0"],
+    ["report", "calls", "RUN", "TEXT", "-o", "/dev/null/x"],
     ["fly"],
     [],
 ]
@@ -215,6 +315,11 @@ def bad_files(folder: Path, run: Path) -> dict[str, list[str]]:
     save_file({"w": torch.ones(2)}, folder / "foreign.safetensors")
     (folder / "pickle.npy").write_bytes(b"\x93NUMPY nonsense")
     (folder / "words.json").write_text('{"a": "b"}')
+    (folder / "huge.json").write_text(f"[{'9' * 400}]")
+    np.save(folder / "complex.npy", np.ones(3) * 1j)
+    (folder / "mixed").mkdir()
+    (folder / "mixed" / "a.txt").write_text("fine")
+    (folder / "mixed" / "b.bin").write_bytes(b"\xff")
     train = ["train", "text", "--out", str(folder / "new"), *SMALL, "--data"]
     evaluate = ["eval", str(run / "run")]
     return {
@@ -222,17 +327,20 @@ def bad_files(folder: Path, run: Path) -> dict[str, list[str]]:
         "empty.txt is empty": [*train, "empty.txt"],
         "not UTF-8 text": [*train, "binary.txt"],
         "too few for an item of 16": [*train, "short.txt"],
-        "there is no text8 file": ["train", "text8-small", "--out", str(folder / "new"), "--data", "."],
+        "there is no text8 file": ["train", "text8-small", "--out", str(folder / "new"), "--data", "mixed"],
         "character 'M' at position 19": [*evaluate, "unknown.txt"],
         "has 7 characters, too few": [*evaluate, "short.txt"],
         "cut.safetensors is damaged": ["eval", "cut.safetensors", "short.txt"],
         "not one of ardm's": ["sample", "foreign.safetensors"],
         "there is no model at": ["sample", "nowhere"],
-        "device 'abacus' cannot be used": ["sample", str(run / "run"), "--device", "abacus"],
         "character 'X' at position 0": ["infill", str(run / "run"), "X_"],
         "has 17 characters; this model takes 1 to 16": ["infill", str(run / "run"), "_" * 17],
         "pickle.npy is not a profile": ["plan", "pickle.npy", "--calls", "3"],
         "words.json is not a profile": ["plan", "words.json", "--calls", "3"],
+        "huge.json is not a profile": ["plan", "huge.json", "--calls", "3"],
+        "complex.npy is not a profile": ["plan", "complex.npy", "--calls", "3"],
+        "b.bin is not UTF-8 text (byte 0 is 0xff)": [*train, "mixed"],
+        "the base must lie in 2..": [*train, str(run / "text.txt"), "--base", "90"],
         "there is no profile": ["plan", "nothing.npy", "--calls", "3"],
     }
 

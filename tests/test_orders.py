@@ -1,7 +1,6 @@
 import math
 from itertools import permutations
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 
 from ardm.orders import (
     NAMED_ORDERS,
-    check_order,
+    check_orders,
     halton,
     pseudorandom,
     random_orders,
@@ -76,22 +75,13 @@ def test_pseudorandom_never_changes():
     assert pseudorandom(7, seed=1).tolist() != pseudorandom(7).tolist()
 
 
-def test_check_order_returns_a_permutation():
-    assert check_order(np.array([2, 0, 1]), 3).tolist() == [2, 0, 1]
-
-
-@pytest.mark.parametrize(
-    ("order", "found"),
-    [
-        ([0, 1], "got 2 values, 2 of them distinct"),
-        ([0, 1, 1], "got 3 values, 2 of them distinct"),
-        ([1, 2, 3], "got 3 values, 3 of them distinct"),
-        ([[0, 1, 2]], "got 3 values, 3 of them distinct"),
-    ],
-)
-def test_check_order_rejects_others(order, found):
-    with pytest.raises(ValueError, match=rf"each of 0\.\.2 exactly once; {found}"):
-        check_order(np.array(order), 3)
+def test_orders_are_checked():
+    check_orders(torch.tensor([[[2, 0, 1]], [[0, 1, 2]]]), (2, 1, 3))
+    with pytest.raises(ValueError, match=r"expected orders of shape \(items, stages, variables\) \(1, 1, 3\)"):
+        check_orders(torch.tensor([[[2, 0, 1]], [[0, 1, 2]]]), (1, 1, 3))
+    for bad in ([0, 0, 1], [1, 2, 3], [-1, 0, 1]):
+        with pytest.raises(ValueError, match=r"each of 0\.\.2 exactly once"):
+            check_orders(torch.tensor([[bad]]), (1, 1, 3))
 
 
 def test_random_orders_are_uniform(generator):

@@ -125,3 +125,11 @@ def test_smooth_plans_keep_their_promise_where_others_fail(num_observations, num
     best = plan(truth, num_calls).lost_bits
     assert best <= lost["smooth"] < 1.1 * best
     assert lost["smooth"] < min(uniform, lost["sort"], lost["isotonic"])
+
+
+def test_smoothing_does_not_run_away_beyond_what_was_visited():
+    losses = np.full(3072, np.nan)
+    losses[:20] = 8 * np.exp(-np.arange(20) / 10)
+    fitted = monotone(losses, method="smooth")
+    assert fitted.max() <= np.nanmax(losses)
+    assert fitted.min() >= np.nanmin(losses)

@@ -4,7 +4,8 @@ from itertools import product
 import pytest
 import torch
 
-from ardm.sample import Given, given_first, random_stage_orders, sample_chain, sample_items
+from ardm.orders import random_stage_orders
+from ardm.sample import Given, given_first, sample_chain, sample_items
 from ardm.schedule import Schedule, full_schedule
 from table_model import CASES, ONE_STAGE, Case, assert_follows, groups_of
 
@@ -209,16 +210,16 @@ def test_each_stage_has_a_fresh_order(generator):
 def test_orders_must_fit_the_model(shape, generator):
     case = CASES["base2-4-data"]()
     orders = torch.arange(shape[-1]).expand(shape)
-    with pytest.raises(ValueError, match=r"orders for 2 stage\(s\) of 3 variables, got shape \(2, "):
+    with pytest.raises(ValueError, match=r"variables\) \(2, 2, 3\), got \(2, "):
         sample_items(case.model, orders, case.full_schedule(), generator)
 
 
 @pytest.mark.parametrize(
     ("schedule", "text"),
     [
-        (full_schedule(3), "does not fit the model's stages and variables"),
-        (full_schedule(4, num_stages=2), "does not fit the model's stages and variables"),
-        (full_schedule(2, num_stages=2), "sampled to the last variable of each stage"),
+        (full_schedule(3), r"1 stage\(s\) of 3 steps; the model has 2 of 3"),
+        (full_schedule(4, num_stages=2), r"2 stage\(s\) of 4 steps; the model has 2 of 3"),
+        (full_schedule(2, num_stages=2), "must reach the last variable"),
     ],
 )
 def test_schedule_must_fit_the_model(schedule, text, generator):

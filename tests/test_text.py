@@ -93,7 +93,7 @@ def test_own_text_from_files_and_folders(tmp_path):
     (tmp_path / "b.txt").write_text("world")
     (tmp_path / "a.txt").write_text("hello ")
     (tmp_path / ".hidden").write_text("no")
-    assert read_text_files(tmp_path) == b"hello world"
+    assert b"".join(read_text_files(tmp_path).values()) == b"hello world"
     assert load_own_text(tmp_path, "characters").alphabet.characters == " dehlorw"
     assert load_own_text(tmp_path / "b.txt", "bytes").alphabet is BYTES
     with pytest.raises(DataError, match="there is no file or folder"):

@@ -13,20 +13,23 @@ from pathlib import Path
 import pytest
 import torch
 
-from ardm.checkpoint import MODEL_FILE, PREVIOUS_STATE_FILE, STATE_FILE, load_model, read_tensors
-from ardm.config import TrainConfig
+from ardm.checkpoint import MODEL_FILE, load_model, read_tensors
+from ardm.config import DepthConfig, TrainConfig
 from ardm.errors import ArdmError, CheckpointError
-from ardm.train import Runtime, Trainer, random_crops, run_training
+from ardm.runtime import Runtime
+from ardm.state import STATE_FILE, restore_state, save_state
+from ardm.train import run_training
+from ardm.trainer import Trainer, random_crops
 from tiny import TEXT, tiny_config, tiny_corpus, tiny_upscale_config
 
 CPU = Runtime(device=torch.device("cpu"))
 
 
 def train(config, corpus, folder: Path, *, resume: bool = False, stop_at: int | None = None) -> Trainer:
-    trainer = Trainer(config, corpus, folder, CPU)
+    trainer = Trainer(config, corpus, CPU)
     if resume:
-        trainer.restore()
-    run_training(trainer, stop=lambda: trainer.step == stop_at)
+        restore_state(trainer, folder)
+    run_training(trainer, folder, stop=lambda: trainer.step == stop_at)
     return trainer
 
 
@@ -75,39 +78,63 @@ def test_it_learns_and_leaves_what_it_says(tmp_path):
 
 def test_a_damaged_state_gives_way_to_the_one_before(tmp_path):
     config, corpus, folder = tiny_config(), tiny_corpus(tmp_path), tmp_path / "run"
-    train(config, corpus, folder)
+    train(config, corpus, folder, stop_at=10)
     content = (folder / STATE_FILE).read_bytes()
     (folder / STATE_FILE).write_bytes(content[: len(content) // 2])
-    trainer = Trainer(config, corpus, folder, CPU)
-    trainer.restore()
-    assert trainer.step == 12
-    (folder / PREVIOUS_STATE_FILE).unlink()
+    trainer = Trainer(config, corpus, CPU)
+    restore_state(trainer, folder)
+    assert trainer.step == 8
+    assert read_tensors(folder / STATE_FILE, "training state")[1]["step"] == 8  # the good one took its place
+    (folder / STATE_FILE).write_bytes(b"")
     with pytest.raises(CheckpointError, match="damaged"):
-        trainer.restore()
+        restore_state(trainer, folder)
 
 
 def test_resuming_needs_the_same_run(tmp_path):
     config, corpus, folder = tiny_config(), tiny_corpus(tmp_path), tmp_path / "run"
     train(config, corpus, folder, stop_at=4)
     with pytest.raises(CheckpointError, match="another seed, batch_size; resume it with the same"):
-        Trainer(replace(tiny_config(batch_size=4), seed=3), corpus, folder, CPU).restore()
+        restore_state(Trainer(replace(tiny_config(batch_size=4), seed=3), corpus, CPU), folder)
+    other = replace(corpus, classes=corpus.classes[::-1].copy())
     with pytest.raises(CheckpointError, match="other data"):
-        other = replace(corpus, classes=corpus.classes[::-1].copy())
-        Trainer(config, other, folder, CPU).restore()
-    longer = Trainer(tiny_config(steps=20, eval_every=50), corpus, folder, CPU)
-    longer.restore()
+        restore_state(Trainer(config, other, CPU), folder)
+    with pytest.raises(CheckpointError, match="at step 4 already; give more --steps"):
+        restore_state(Trainer(tiny_config(steps=3), corpus, CPU), folder)
+    longer = Trainer(tiny_config(steps=20, eval_every=50), corpus, CPU)
+    restore_state(longer, folder)
     assert longer.step == 4
 
 
+def test_a_finished_run_is_left_alone_and_a_longer_one_goes_on(tmp_path):
+    corpus, folder = tiny_corpus(tmp_path), tmp_path / "run"
+    train(tiny_config(), corpus, folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    train(tiny_config(), corpus, folder, resume=True)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert train(tiny_config(steps=14), corpus, folder, resume=True).step == 14
+
+
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
-    trainer = Trainer(tiny_config(log_every=1), tiny_corpus(tmp_path), tmp_path / "run", CPU)
-    run_training(trainer, stop=lambda: trainer.step == 4)
-    before = (tmp_path / "run" / STATE_FILE).read_bytes()
+    trainer, folder = Trainer(tiny_config(log_every=1), tiny_corpus(tmp_path), CPU), tmp_path / "run"
+    run_training(trainer, folder, stop=lambda: trainer.step == 4)
+    before = (folder / STATE_FILE).read_bytes()
     with torch.no_grad():
         trainer.model.network.head.bias.fill_(float("nan"))
     with pytest.raises(ArdmError, match="the loss is nan at step 5; the last good state is kept"):
-        run_training(trainer)
-    assert (tmp_path / "run" / STATE_FILE).read_bytes() == before
+        run_training(trainer, folder)
+    with pytest.raises(ArdmError, match="the weights are no longer finite at step 5"):
+        save_state(trainer, folder)
+    assert (folder / STATE_FILE).read_bytes() == before
+
+
+def test_weights_that_are_not_finite_are_not_saved_between_logs(tmp_path):
+    trainer, folder = Trainer(tiny_config(log_every=100), tiny_corpus(tmp_path), CPU), tmp_path / "run"
+    run_training(trainer, folder, stop=lambda: trainer.step == 3)
+    with torch.no_grad():
+        trainer.model.network.head.bias.fill_(float("nan"))
+    with pytest.raises(ArdmError, match="no longer finite at step 4"):
+        run_training(trainer, folder)
+    assert read_tensors(folder / STATE_FILE, "training state")[1]["step"] == 3
 
 
 def test_rates_warm_up_hold_and_decay():
@@ -121,8 +148,12 @@ def test_rates_warm_up_hold_and_decay():
 def test_absurd_settings_are_refused():
     with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
         TrainConfig(steps=1, batch_size=0, learning_rate=1e-3)
-    with pytest.raises(ValueError, match="rates must be positive"):
+    with pytest.raises(ValueError, match=r"learning_rate must be positive and finite, got -1\.0"):
         TrainConfig(steps=1, batch_size=1, learning_rate=-1.0)
+    with pytest.raises(ValueError, match="warmup_steps must not be negative, got -5"):
+        TrainConfig(steps=1, batch_size=1, learning_rate=1e-3, warmup_steps=-5)
+    with pytest.raises(ValueError, match=r"the base must lie in 2\.\.4 for 5 classes, got 5"):
+        DepthConfig(base=5).build(5)
     with pytest.raises(ArdmError, match="device 'tpu' cannot be used"):
         Runtime.choose("tpu")
 
@@ -183,5 +214,5 @@ def test_sigterm_saves_and_leaves(tmp_path):
     while not state.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=60) == 1
     assert read_tensors(state, "training state")[1]["step"] > 0

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
-
 from ardm.config import DataConfig, DepthConfig, RunConfig, TrainConfig
 from ardm.data.text import TextCorpus, load_own_text
 from ardm.nn import TransformerConfig
@@ -44,8 +42,3 @@ def tiny_corpus(tmp_path) -> TextCorpus:
     path = tmp_path / "text.txt"
     path.write_text(TEXT)
     return load_own_text(path, "characters")
-
-
-def as_classes(corpus: TextCorpus, text: str) -> np.ndarray:
-    """The classes of a text in the corpus's alphabet."""
-    return corpus.alphabet.encode(text.encode()).astype(np.int64)

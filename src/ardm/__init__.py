@@ -1,7 +1,58 @@
 """Autoregressive Diffusion Models: train, score, plan, sample and infill discrete data."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ardm.checkpoint import load_model as load_model
+    from ardm.likelihood import (
+        bound as bound,
+    )
+    from ardm.likelihood import (
+        conditional_bits as conditional_bits,
+    )
+    from ardm.likelihood import (
+        exact_bits as exact_bits,
+    )
+    from ardm.likelihood import (
+        mean_bits as mean_bits,
+    )
+    from ardm.likelihood import (
+        schedule_bits_bound as schedule_bits_bound,
+    )
+    from ardm.model import ARDM as ARDM
+    from ardm.orders import random_stage_orders as random_stage_orders
+    from ardm.profiles import monotone as monotone
+    from ardm.sample import (
+        Given as Given,
+    )
+    from ardm.sample import (
+        given_first as given_first,
+    )
+    from ardm.sample import (
+        sample_chain as sample_chain,
+    )
+    from ardm.sample import (
+        sample_items as sample_items,
+    )
+    from ardm.schedule import (
+        Schedule as Schedule,
+    )
+    from ardm.schedule import (
+        cosine_schedule as cosine_schedule,
+    )
+    from ardm.schedule import (
+        every_budget as every_budget,
+    )
+    from ardm.schedule import (
+        full_schedule as full_schedule,
+    )
+    from ardm.schedule import (
+        plan as plan,
+    )
+    from ardm.schedule import (
+        uniform_schedule as uniform_schedule,
+    )
 
 __version__ = "0.1.0"
 
@@ -20,7 +71,7 @@ _HOMES = {
     "mean_bits": "likelihood",
     "monotone": "profiles",
     "plan": "schedule",
-    "random_stage_orders": "sample",
+    "random_stage_orders": "orders",
     "sample_items": "sample",
     "sample_chain": "sample",
     "schedule_bits_bound": "likelihood",

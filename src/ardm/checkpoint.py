@@ -1,14 +1,11 @@
 """Files that hold a model or a whole training state: safetensors with a JSON description in the header.
 
-A file is written beside its place, flushed to disk and renamed, so that it is there whole or not at all. Its
-header holds a hash of the tensors, which loading checks.
+Files are written whole (see `files`). The header holds a hash of the tensors and of the description, which loading
+checks.
 """
 
 import hashlib
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,13 +19,12 @@ import ardm
 from ardm.config import RunConfig
 from ardm.data.alphabet import Alphabet
 from ardm.errors import CheckpointError
+from ardm.files import written_whole
 from ardm.model import ARDM
 from ardm.objective import Profile
 
 FORMAT_VERSION = 1
 MODEL_FILE = "model.safetensors"
-STATE_FILE = "state.safetensors"
-PREVIOUS_STATE_FILE = "state.previous.safetensors"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +64,9 @@ def load_model(path: Path | str, device: torch.device | str = "cpu") -> TrainedM
     try:
         config = RunConfig.from_dict(description["config"])
         alphabet = Alphabet(characters=description["alphabet"])
-        model = config.build_model(alphabet.num_classes)
-        weights = {n.removeprefix("weights/"): w.float() for n, w in tensors.items() if "weights/" in n}
+        with torch.random.fork_rng(devices=[]):  # initial weights are drawn, then overwritten
+            model = config.build_model(alphabet.num_classes)
+        weights = {n.removeprefix("weights/"): w.float() for n, w in tensors.items() if n.startswith("weights/")}
         model.load_state_dict(weights)
         profile = profile_from_tensors("profile", tensors)
         return TrainedModel(
@@ -100,7 +97,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], description: dict[str,
     """Write tensors and a JSON description to one file, whole or not at all."""
     tensors = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
     header = description | {"format": "ardm", "format_version": FORMAT_VERSION, "ardm": ardm.__version__}
-    header["hash"] = _hash(tensors)
+    header["hash"] = _hash(tensors, header)
     with written_whole(path) as temporary:
         save_file(tensors, temporary, metadata={"ardm": json.dumps(header)})
 
@@ -117,43 +114,28 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, An
         raise CheckpointError(f"{path} is damaged or not a safetensors file ({error})") from None
     if "ardm" not in metadata:
         raise CheckpointError(f"{path} is a safetensors file but not one of ardm's")
-    description: dict[str, Any] = json.loads(metadata["ardm"])
-    if description["format_version"] > FORMAT_VERSION:
+    description = _parse_description(path, metadata["ardm"])
+    if description.get("format_version", 0) > FORMAT_VERSION:
         raise CheckpointError(f"{path} was written by ardm {description['ardm']}, newer than this one: upgrade")
+    if description.pop("hash", None) != _hash(tensors, description):
+        raise CheckpointError(f"{path} is damaged: its content does not match its hash")
     if description["kind"] != kind:
         raise CheckpointError(f"{path} holds a {description['kind']}, expected a {kind}")
-    if description["hash"] != _hash(tensors):
-        raise CheckpointError(f"{path} is damaged: its tensors do not match their hash")
     return tensors, description
 
 
-@contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place, flushed to disk, when the block succeeds."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+def _parse_description(path: Path, text: str) -> dict[str, Any]:
     try:
-        yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        _flush_folder(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+        description = json.loads(text)
+    except json.JSONDecodeError:
+        description = None
+    if not isinstance(description, dict):
+        raise CheckpointError(f"{path} is damaged: its description cannot be read")
+    return description
 
 
-def _flush_folder(folder: Path) -> None:
-    """Make a rename last through a power cut, where the system can."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _hash(tensors: dict[str, Tensor]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
+def _hash(tensors: dict[str, Tensor], description: dict[str, Any]) -> str:
+    digest = hashlib.blake2b(json.dumps(description, sort_keys=True).encode(), digest_size=16)
     for name in sorted(tensors):
         t = tensors[name]
         digest.update(f"{name} {t.dtype} {tuple(t.shape)}".encode())

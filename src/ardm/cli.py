@@ -3,6 +3,9 @@
 Exit status: 0 fine, 1 failed, 2 bad usage. `--debug` anywhere shows the traceback of an error.
 """
 
+import contextlib
+import io
+import re
 import sys
 from typing import Annotated
 
@@ -30,6 +33,11 @@ Command = (
     | Annotated[Bench, tyro.conf.subcommand("bench")]
 )
 
+DESCRIPTION = (
+    "Autoregressive Diffusion Models: train, score, plan, sample and infill discrete data. "
+    "--version prints the version; --debug with any command shows the traceback of an error."
+)
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit status."""
@@ -41,24 +49,45 @@ def main(arguments: list[str] | None = None) -> int:
 
         print(f"ardm {__version__}")
         return 0
-    command = tyro.cli(
-        Command,
-        args=arguments,
-        prog="ardm",
-        description="Autoregressive Diffusion Models: train, score, plan, sample and infill discrete data.",
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
-    )
     try:
-        command.run()
+        parse(arguments).run()
     except KeyboardInterrupt:
         return fail("interrupted", 1)
     except BrokenPipeError:
-        return 0
+        sys.stderr.close()  # the reader of our output has gone; nothing is left to say, and no one to say it to
+        return 1
     except Exception as error:
-        if debug or not isinstance(error, (ValueError, OSError, MemoryError)):
+        if debug:
             raise
-        return fail(str(error) or type(error).__name__, 2 if isinstance(error, UsageError) else 1)
+        expected = isinstance(error, (ValueError, OSError, MemoryError))
+        message = str(error) if expected else f"unexpected {type(error).__name__}: {error} (--debug shows where)"
+        return fail(message or type(error).__name__, 2 if isinstance(error, UsageError) else 1)
     return 0
+
+
+def parse(arguments: list[str]) -> Command:
+    """The command that the arguments name, or a UsageError in one line."""
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(
+                Command,
+                args=arguments,
+                prog="ardm",
+                description=DESCRIPTION,
+                config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        raise UsageError(one_line(complaint.getvalue())) from None
+
+
+def one_line(box: str) -> str:
+    """The text of a framed message without its frame, colours and rulers."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", box)
+    lines = [line.strip(" │╭╮╰╯─") for line in plain.splitlines()]
+    return " ".join(line for line in lines if line)
 
 
 def fail(message: str, status: int) -> int:
@@ -69,4 +98,6 @@ def fail(message: str, status: int) -> int:
 
 def entry_point() -> None:
     """The installed `ardm` command."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     sys.exit(main())

@@ -1,6 +1,7 @@
 """The complete configuration of a run, as it travels with every checkpoint."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -8,6 +9,8 @@ from ardm.data.text import TextKind
 from ardm.depth import BaseDepthMap, DataParametrization, DirectParametrization, Parametrization, absorbing
 from ardm.model import ARDM
 from ardm.nn import NETWORKS, NetworkConfig, network_kind
+
+MAX_VARIABLES = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,8 +22,8 @@ class DataConfig:
     """Characters of an item; the paper's 250 divide text8's splits evenly."""
 
     def __post_init__(self) -> None:
-        if self.num_variables < 1:
-            raise ValueError(f"an item needs at least one variable, got {self.num_variables}")
+        if not 1 <= self.num_variables <= MAX_VARIABLES:
+            raise ValueError(f"an item has 1 to {MAX_VARIABLES} variables, got {self.num_variables}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +37,18 @@ class DepthConfig:
     def __post_init__(self) -> None:
         if self.base is None and self.parametrization == "direct":
             raise ValueError("the direct parametrization needs a base")
+        if self.base is not None and self.base < 2:
+            raise ValueError(f"the base must be at least 2, got {self.base}")
 
     def build(self, num_classes: int) -> Parametrization:
         """The parametrization, with its depth map, for K classes."""
         if self.base is None:
             return DataParametrization(absorbing(num_classes))
+        if not 2 <= self.base < num_classes:
+            raise ValueError(
+                f"the base must lie in 2..{num_classes - 1} for {num_classes} classes, got {self.base}; "
+                "leave it out for an order-agnostic model"
+            )
         depth = BaseDepthMap(num_classes, self.base)
         return DataParametrization(depth) if self.parametrization == "data" else DirectParametrization(depth)
 
@@ -77,10 +87,16 @@ class TrainConfig:
         for name in ("steps", "batch_size", "eval_items", "eval_every", "checkpoint_every", "log_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.learning_rate <= 0 or (self.muon_rate is not None and self.muon_rate <= 0):
-            raise ValueError("learning rates must be positive")
-        if not 0 <= self.decay_fraction <= 1 or not 0 <= self.ema_decay < 1:
-            raise ValueError("decay_fraction must lie in [0, 1] and ema_decay in [0, 1)")
+        for name in ("learning_rate", "muon_rate", "clip_norm"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name} must be positive and finite, got {value}")
+        for name in ("warmup_steps", "weight_decay", "cross_entropy_weight"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+        for name in ("ema_decay", "profile_momentum", "decay_fraction"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must lie in [0, 1], got {getattr(self, name)}")
 
     def rate_factor(self, step: int) -> float:
         """The rate of a step (from 0) relative to its peak: warm-up, constant, linear decay."""
@@ -100,6 +116,10 @@ class RunConfig:
     train: TrainConfig
     depth: DepthConfig = DepthConfig()
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**40:
+            raise ValueError(f"the seed must lie in 0..2^40, got {self.seed}")
 
     def build_model(self, num_classes: int) -> ARDM:
         """A freshly initialised model for K classes."""

@@ -11,6 +11,7 @@ Intervals are 95% normal intervals over items.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,8 +19,8 @@ from torch import Tensor
 
 from ardm.model import ARDM
 from ardm.objective import Corrupted, Profile, StepLoss, corrupt, step_loss, stratified_steps
-from ardm.orders import random_orders, ranks
-from ardm.schedule import Schedule
+from ardm.orders import check_orders, random_orders, random_stage_orders, ranks
+from ardm.schedule import Schedule, check_fits
 
 Z_95 = 1.959964
 
@@ -31,7 +32,20 @@ class Estimate:
     bits_per_dim: float
     half_width: float
     num_items: int
+    is_exact: bool
+    """Whether the bits are those of one distribution, or bound them on average over orders."""
     estimator: str
+    """How they were found, in words."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; an unknown interval is None."""
+        return {
+            "bits_per_dim": self.bits_per_dim,
+            "half_width": self.half_width if math.isfinite(self.half_width) else None,
+            "num_items": self.num_items,
+            "is_exact": self.is_exact,
+            "estimator": self.estimator,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +70,8 @@ def bound(
     Steps are stratified over the items of a pass; the interval counts only the spread that stratification leaves.
     """
     _check_items(model, x)
+    if num_passes < 1:
+        raise ValueError(f"the bound needs at least one pass, got {num_passes}")
     profile = Profile.empty(model.num_stages, model.num_variables, x.device)
     steps, values = [], []
     for _ in range(num_passes):
@@ -70,6 +86,7 @@ def bound(
         bits_per_dim=bits.mean().item(),
         half_width=half_width,
         num_items=len(x),
+        is_exact=False,
         estimator=f"bound over random orders, stratified steps, {num_passes} pass(es)",
         profile=profile,
     )
@@ -93,12 +110,12 @@ def _stratified_half_width(bits: Float[Tensor, "P N"], steps: Int[Tensor, "P N"]
     if bits.shape[1] < 2:
         return math.inf
     num_runs = max(1, min(int(total**0.5), total // 4))
-    run_of = torch.empty(total, dtype=torch.int64, device=bits.device)
-    run_of[steps.flatten().argsort()] = torch.arange(total, device=bits.device) * num_runs // total
-    zeros = torch.zeros(num_runs, dtype=bits.dtype, device=bits.device)
-    sizes = zeros.index_add(0, run_of, torch.ones_like(bits.flatten()))
-    means = zeros.index_add(0, run_of, bits.flatten()) / sizes
-    residual = (bits.flatten() - means[run_of]).view_as(bits).mean(0)
+    in_step_order = steps.flatten().argsort(stable=True)
+    residual = torch.empty(total, dtype=bits.dtype, device=bits.device)
+    for run in in_step_order.tensor_split(num_runs):
+        values = bits.flatten()[run]
+        residual[run] = values - values.mean()
+    residual = residual.view_as(bits).mean(0)
     variance = residual.square().mean().item() * total / (total - num_runs)
     return Z_95 * math.sqrt(variance / bits.shape[1])
 
@@ -136,7 +153,7 @@ def schedule_bits_bound(
     A group of k that begins at step t scores all D - t hidden variables with weight k / (D - t), which has less
     variance than its own k members.
     """
-    orders = torch.stack([random_orders(len(x), x.shape[1], generator) for _ in range(model.num_stages)], dim=1)
+    orders = random_stage_orders(len(x), model.num_stages, x.shape[1], generator)
     return _score(model, x, orders, schedule, _all_hidden, batch_size, on_batch)
 
 
@@ -162,21 +179,23 @@ def _score(
 ) -> Float[Tensor, "N"]:
     """Weighted bits of every call of every item. Rows (item, call) are evaluated in any grouping alike."""
     _check_items(model, x)
-    _check_schedule(model, schedule)
+    check_orders(orders, (len(x), model.num_stages, model.num_variables))
+    check_fits(schedule, model.num_stages, model.num_variables)
+    if model.num_stages > 1 and schedule.first_step > 0:
+        raise ValueError("a model of several stages is scored on whole items only")
     groups = [(s, *group) for s in range(schedule.num_stages) for group in schedule.groups(s)]
     stages, starts, stops = torch.tensor(groups, device=x.device).T
     rank = ranks(orders)
-    bits = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+    nats = []
     for rows in torch.arange(len(x) * len(groups), device=x.device).split(batch_size):
         item, call = rows // len(groups), rows % len(groups)
         stage, start, stop = stages[call], starts[call], stops[call]
         r = rank[item, stage]
         log_probs = _log_probs(model, corrupt(model.depth, x[item], stage, start, r))
         weights = weigh(r, start[:, None], stop[:, None])
-        nats = -(log_probs.double().masked_fill(weights == 0, 0.0) * weights).sum(1)
-        bits.index_add_(0, item, nats / math.log(2))
+        nats.append(-(log_probs.double().masked_fill(weights == 0, 0.0) * weights).sum(1))
         on_batch(len(rows))
-    return bits
+    return torch.cat(nats).view(len(x), len(groups)).sum(1) / math.log(2)
 
 
 def _log_probs(model: ARDM, c: Corrupted) -> Float[Tensor, "B D"]:
@@ -223,7 +242,7 @@ def conditional_order(order: Int[Tensor, "D"], target: Bool[Tensor, "D"], given:
     return order[turn[order].argsort(stable=True)]
 
 
-def mean_bits(bits: Float[Tensor, "N"], num_variables: int, estimator: str) -> Estimate:
+def mean_bits(bits: Float[Tensor, "N"], num_variables: int, estimator: str, *, is_exact: bool) -> Estimate:
     """Mean bits for each variable of per-item values, with the interval over items."""
     per_dim = bits / num_variables
     spread = per_dim.std().item() if len(bits) > 1 else math.inf
@@ -231,6 +250,7 @@ def mean_bits(bits: Float[Tensor, "N"], num_variables: int, estimator: str) -> E
         bits_per_dim=per_dim.mean().item(),
         half_width=Z_95 * spread / math.sqrt(len(bits)),
         num_items=len(bits),
+        is_exact=is_exact,
         estimator=estimator,
     )
 
@@ -240,14 +260,3 @@ def _check_items(model: ARDM, x: Tensor) -> None:
         raise ValueError(f"expected at least one item of {model.num_variables} variables, got shape {tuple(x.shape)}")
     if int(x.min()) < 0 or int(x.max()) >= model.depth.num_classes:
         raise ValueError(f"values must lie in 0..{model.depth.num_classes - 1}, got {int(x.min())}..{int(x.max())}")
-
-
-def _check_schedule(model: ARDM, schedule: Schedule) -> None:
-    if schedule.num_stages != model.num_stages or schedule.num_steps > model.num_variables:
-        raise ValueError(
-            f"the schedule has {schedule.num_stages} stage(s) of {schedule.num_steps} steps; "
-            f"the model has {model.num_stages} of {model.num_variables}"
-        )
-    whole = schedule.first_step == 0 and schedule.num_steps == model.num_variables
-    if model.num_stages > 1 and not whole:
-        raise ValueError("a model of several stages is scored on whole items only")

@@ -119,6 +119,10 @@ class Profile:
             counts=torch.zeros(shape, dtype=torch.int64, device=device),
         )
 
+    def observed_bits(self) -> Float[Tensor, "S D"]:
+        """The components, NaN where there is no observation."""
+        return self.bits.masked_fill(self.counts == 0, math.nan)
+
     def updated(self, loss: StepLoss, momentum: float | None = None) -> "Profile":
         """The profile with a batch of step losses added.
 

@@ -79,14 +79,12 @@ NAMED_ORDERS: dict[str, Callable[[int], Order]] = {
 """Orders that a name alone determines (the command line adds `random`: a fresh one for each item)."""
 
 
-def check_order(order: Int[np.ndarray, "..."], num_variables: int) -> Order:
-    """The same order, or a ValueError when it is not a permutation of 0..D-1."""
-    if order.shape != (num_variables,) or not np.array_equal(np.sort(order), np.arange(num_variables)):
-        raise ValueError(
-            f"an order must hold each of 0..{num_variables - 1} exactly once; "
-            f"got {order.size} values, {np.unique(order).size} of them distinct"
-        )
-    return order
+def check_orders(orders: Int[Tensor, "..."], shape: tuple[int, int, int]) -> None:
+    """A ValueError unless the orders have shape (N, S, D) and each row is a permutation of 0..D-1."""
+    if tuple(orders.shape) != shape:
+        raise ValueError(f"expected orders of shape (items, stages, variables) {shape}, got {tuple(orders.shape)}")
+    if not (orders.sort(-1).values == torch.arange(shape[-1], device=orders.device)).all():
+        raise ValueError(f"every order must hold each of 0..{shape[-1] - 1} exactly once")
 
 
 def random_orders(num_items: int, num_variables: int, generator: torch.Generator) -> Int[Tensor, "B D"]:
@@ -96,6 +94,13 @@ def random_orders(num_items: int, num_variables: int, generator: torch.Generator
     """
     keys = torch.rand(num_items, num_variables, generator=generator, device=generator.device, dtype=torch.float64)
     return keys.argsort(dim=1)
+
+
+def random_stage_orders(
+    num_items: int, num_stages: int, num_variables: int, generator: torch.Generator
+) -> Int[Tensor, "B S D"]:
+    """A fresh uniform order for each item and stage (Alg. 3)."""
+    return random_orders(num_items * num_stages, num_variables, generator).view(num_items, num_stages, num_variables)
 
 
 def ranks(order: Int[Tensor, "*B D"]) -> Int[Tensor, "*B D"]:

@@ -30,8 +30,8 @@ def monotone(losses: Losses, counts: Counts | None = None, method: Method = "sor
     """The losses made non-increasing in each stage; same shape.
 
     Fits are weighted by `counts`, the observations behind each loss. Losses that are NaN or have count 0 were
-    never visited: "smooth" bridges them, the other methods interpolate linearly between visited neighbours,
-    constant beyond the ends ("sort" before sorting, "isotonic" after fitting the visited ones).
+    never visited: "smooth" bridges them and holds its fit constant beyond the ends; the other methods interpolate
+    linearly between visited neighbours, constant beyond the ends ("sort" before sorting, "isotonic" after fitting).
     """
     profile = as_stages(losses)
     weights = np.ones_like(profile) if counts is None else as_stages(counts)
@@ -106,7 +106,9 @@ def _smooth_fit(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     stiffnesses = STIFFNESSES * weights[visited].mean()
     errors = [_validation_error(values, weights, stiffness) for stiffness in stiffnesses]
     fitted = whittaker(values, weights, float(stiffnesses[np.argmin(errors)]))
-    return np.sort(np.maximum(fitted, 0.0))[::-1]
+    first, last = np.flatnonzero(visited)[[0, -1]]
+    within = np.clip(np.arange(values.size), first, last)  # constant beyond the ends, where a line would run away
+    return np.sort(fitted[within].clip(values[visited].min(), values[visited].max()))[::-1]
 
 
 def _validation_error(values: np.ndarray, weights: np.ndarray, stiffness: float) -> float:

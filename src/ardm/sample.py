@@ -9,8 +9,8 @@ from torch import Tensor
 
 from ardm.distributions import sample_categorical, sharpen
 from ardm.model import ARDM
-from ardm.orders import random_orders, ranks, revealed
-from ardm.schedule import Schedule
+from ardm.orders import check_orders, ranks, revealed
+from ardm.schedule import Schedule, check_fits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,23 +89,9 @@ def given_first(orders: Int[Tensor, "B S D"], given: Bool[Tensor, "B D"]) -> Int
     return orders.gather(-1, hidden.long().argsort(dim=-1, stable=True))
 
 
-def random_stage_orders(
-    num_items: int, num_stages: int, num_variables: int, generator: torch.Generator
-) -> Int[Tensor, "B S D"]:
-    """A fresh uniform order for each item and stage (Alg. 3)."""
-    return random_orders(num_items * num_stages, num_variables, generator).view(num_items, num_stages, -1)
-
-
 def _check(model: ARDM, orders: Tensor, schedule: Schedule, given: Given | None) -> None:
-    if orders.shape[1:] != (model.num_stages, model.num_variables):
-        raise ValueError(
-            f"expected orders for {model.num_stages} stage(s) of {model.num_variables} variables, "
-            f"got shape {tuple(orders.shape)}"
-        )
-    if schedule.num_stages != model.num_stages or schedule.num_steps > model.num_variables:
-        raise ValueError("the schedule does not fit the model's stages and variables")
-    if model.num_stages > 1 and schedule.num_steps < model.num_variables:
-        raise ValueError("a model of several stages is sampled to the last variable of each stage")
+    check_orders(orders, (len(orders), model.num_stages, model.num_variables))
+    check_fits(schedule, model.num_stages, model.num_variables)
     first = schedule.first_step
     if given is None and first == 0:
         return

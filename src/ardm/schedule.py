@@ -116,6 +116,20 @@ class BudgetTable:
         return Schedule(starts=(tuple(starts[:0:-1]),), num_steps=starts[0])
 
 
+def check_fits(schedule: Schedule, num_stages: int, num_variables: int) -> None:
+    """A ValueError unless a schedule suits items of these stages and variables.
+
+    It may begin after given variables and, with one stage, end before the last variable.
+    """
+    if schedule.num_stages != num_stages or schedule.num_steps > num_variables:
+        raise ValueError(
+            f"the schedule has {schedule.num_stages} stage(s) of {schedule.num_steps} steps; "
+            f"the model has {num_stages} of {num_variables}"
+        )
+    if num_stages > 1 and schedule.num_steps < num_variables:
+        raise ValueError("with several stages a schedule must reach the last variable: the next stage needs all")
+
+
 def plan(losses: Losses, num_calls: int, *, first_step: int = 0, split: Literal["joint", "even"] = "joint") -> Plan:
     """The cheapest schedule with at most `num_calls` calls over all stages, in O(S D log D).
 

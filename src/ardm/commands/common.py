@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ardm.checkpoint import TrainedModel
+    from ardm.data.text import Split
     from ardm.schedule import Schedule
 
 ScheduleName = Literal["planned", "cosine", "uniform"]
@@ -23,9 +24,9 @@ OrderName = Literal["random", "raster", "reverse", "spaced", "halton", "pseudora
 OutputPath = Annotated[Path | None, tyro.conf.arg(aliases=["-o"])]
 
 
-def print_json(values: Any) -> None:
-    """Print values as one JSON document."""
-    print(json.dumps(values, indent=2))
+def as_json(values: Any) -> bytes:
+    """Values as one JSON document."""
+    return json.dumps(values, indent=2, allow_nan=False).encode()
 
 
 def write_output(path: Path | None, content: bytes) -> None:
@@ -33,7 +34,7 @@ def write_output(path: Path | None, content: bytes) -> None:
     if path is None:
         print(content.decode("utf-8", "replace"))
         return
-    from ardm.checkpoint import written_whole
+    from ardm.files import written_whole
 
     with written_whole(path) as temporary:
         temporary.write_bytes(content + b"\n")
@@ -61,7 +62,7 @@ def require_positive(**flags: float | int | None) -> None:
 def load(path: Path, device: str | None) -> "tuple[TrainedModel, torch.device, Callable[[], Any]]":
     """The model on the chosen device, the device, and a context in which to call it."""
     from ardm.checkpoint import load_model
-    from ardm.train import Runtime
+    from ardm.runtime import Runtime
 
     runtime = Runtime.choose(device)
     return load_model(path, runtime.device), runtime.device, runtime.autocast
@@ -74,7 +75,10 @@ def make_schedule(
     first_step: int = 0,
     last_step: int | None = None,
 ) -> "Schedule":
-    """A schedule of a model for a budget (None: one variable a call) over the steps first..last."""
+    """A schedule of a model for a budget (None: one variable a call) over the steps first..last.
+
+    Plans come from the model's profile, which is an average over random orders.
+    """
     from ardm import schedule as s
 
     num_stages, num_steps = trained.profile.bits.shape
@@ -95,8 +99,6 @@ def planning_losses(trained: "TrainedModel") -> Any:
     """The model's profile made monotone for planning."""
     from ardm.profiles import monotone
 
-    if not trained.profile.counts.any():
-        raise UsageError("this model has no loss profile yet: train at least to the first evaluation")
     profile = trained.profile
     return monotone(profile.bits.cpu().numpy(), profile.counts.cpu().numpy(), method="smooth")
 
@@ -107,8 +109,7 @@ def make_orders(
     """Orders (N, S, D): fresh random ones for each item and stage, or a named one for all."""
     import torch
 
-    from ardm.orders import NAMED_ORDERS
-    from ardm.sample import random_stage_orders
+    from ardm.orders import NAMED_ORDERS, random_stage_orders
 
     if name == "random":
         return random_stage_orders(num_items, num_stages, num_variables, generator)
@@ -116,25 +117,28 @@ def make_orders(
     return order.expand(num_items, num_stages, -1)
 
 
-def text_items(trained: "TrainedModel", path: Path, split: str | None, limit: int | None) -> "tuple[Any, str]":
+def text_items(trained: "TrainedModel", path: Path, split: "Split | None", limit: int | None) -> "tuple[Any, str]":
     """Items to score, spread evenly over a split, and a title that says which they are.
 
     Without a split: the test split of the data that the model was trained on, and all of any other text.
     """
     import numpy as np
 
-    from ardm.data.text import TEXT8_FILES, load_own_text, load_text8
+    from ardm.data.text import load_own_text, load_text8
 
     kind = trained.config.data.kind
-    file = path / "text8" if path.is_dir() else path
-    official = kind == "text8" and file.is_file() and file.stat().st_size in {f.num_bytes for f in TEXT8_FILES}
-    if official or (kind == "text8" and path.is_dir()):
+    if kind == "text8" and (path.is_dir() or path.name == "text8"):
         corpus = load_text8(path)
     else:
         corpus = load_own_text(path, kind, trained.alphabet)
     if split is None:
         split = "test" if corpus.fingerprint == trained.data_fingerprint else "all"
-    items = corpus.items(split, trained.config.data.num_variables)  # type: ignore[arg-type]
+    items = corpus.items(split, trained.config.data.num_variables)
     count = len(items) if limit is None else min(limit, len(items))
     chosen = items[np.arange(count) * len(items) // count]
     return chosen.astype(np.int64), f"{count} of {len(items)} items of {corpus.title}, {split} split"
+
+
+def unit_of(trained: "TrainedModel") -> str:
+    """The unit of a model's bits."""
+    return "bits/byte" if trained.alphabet.characters is None else "bits/char"

@@ -6,7 +6,9 @@ from typing import Annotated, Literal
 
 import tyro
 
+from ardm.commands.common import progress
 from ardm.errors import DataError
+from ardm.files import check_writable, written_whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,28 +24,42 @@ class Data:
         """Fetch if need be, check, and say what is there."""
         from ardm.data.text import load_text8
 
-        if not (self.root / "text8").exists():
+        try:
+            corpus = load_text8(self.root)
+        except DataError:  # missing or damaged
             fetch_text8(self.root)
-        corpus = load_text8(self.root)
+            corpus = load_text8(self.root)
         sizes = ", ".join(f"{name} {len(corpus.split(name)):,}" for name in ("train", "valid", "test"))
         print(f"{corpus.title}: {sizes} characters, md5 as published")
 
 
 def fetch_text8(root: Path) -> None:
-    """Download and unpack the official file."""
+    """Download and unpack the official file, whole or not at all."""
+    import http.client
     import io
-    import urllib.error
-    import urllib.request
     import zipfile
+    import zlib
 
-    from ardm.checkpoint import written_whole
     from ardm.data.text import TEXT8_URL
 
+    place = root / "text8"
+    check_writable(place)
     try:
-        with urllib.request.urlopen(TEXT8_URL, timeout=60) as response:
-            archive = response.read()
-        content = zipfile.ZipFile(io.BytesIO(archive)).read("text8")
-    except (urllib.error.URLError, OSError, zipfile.BadZipFile, KeyError) as error:
-        raise DataError(f"could not fetch {TEXT8_URL} ({error}); unpack it to {root / 'text8'} by hand") from None
-    with written_whole(root / "text8") as temporary:
+        content = zipfile.ZipFile(io.BytesIO(download(TEXT8_URL))).read("text8")
+    except (OSError, http.client.HTTPException, zipfile.BadZipFile, zlib.error, KeyError) as error:
+        raise DataError(f"could not fetch {TEXT8_URL} ({error}); unpack it to {place} by hand") from None
+    with written_whole(place) as temporary:
         temporary.write_bytes(content)
+
+
+def download(url: str) -> bytes:
+    """The content at a URL, with a progress bar."""
+    import urllib.request
+
+    with urllib.request.urlopen(url, timeout=60) as response:
+        size, parts = int(response.headers.get("Content-Length") or 0), []
+        with progress("download", size) as advance:
+            while part := response.read(2**20):
+                parts.append(part)
+                advance(len(part))
+    return b"".join(parts)

@@ -1,6 +1,6 @@
 """ardm eval."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -9,17 +9,21 @@ import tyro
 from ardm.commands.common import (
     OrderName,
     ScheduleName,
+    as_json,
     load,
     make_orders,
     make_schedule,
-    print_json,
     progress,
     require_positive,
     text_items,
+    unit_of,
+    write_output,
 )
 from ardm.errors import UsageError
+from ardm.files import check_writable, written_whole
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
     from torch import Tensor
 
@@ -43,7 +47,7 @@ class Evaluate:
     calls: int | None = None
     """Network calls for an item; by default one for each variable."""
     schedule: ScheduleName = "planned"
-    """How --calls are spread over the steps."""
+    """How --calls are spread over the steps. A plan suits random and spread-out orders; raster groups cost more."""
     split: Literal["train", "valid", "test", "all"] | None = None
     """By default the test split of the data the model was trained on, and all of any other."""
     items: int | None = 1000
@@ -61,6 +65,7 @@ class Evaluate:
     def run(self) -> None:
         """Score and print."""
         require_positive(items=self.items, passes=self.passes, batch_size=self.batch_size, calls=self.calls)
+        self._check_profile()
         import torch
 
         trained, device, autocast = load(self.model, self.device)
@@ -69,11 +74,19 @@ class Evaluate:
         with autocast():
             estimate = self._estimate(trained, x, generator)
         if self.json:
-            print_json({k: v for k, v in asdict(estimate).items() if k != "profile"} | {"data": title})
+            print(as_json(estimate.to_dict() | {"data": title}).decode())
             return
-        unit = "bits/byte" if trained.alphabet.characters is None else "bits/char"
-        print(f"{estimate.bits_per_dim:.4f} ± {estimate.half_width:.4f} {unit}")
+        print(f"{estimate.bits_per_dim:.4f} ± {estimate.half_width:.4f} {unit_of(trained)}")
         print(f"{estimate.estimator}; {title}")
+
+    def _check_profile(self) -> None:
+        if self.profile is None:
+            return
+        if self.order != "random" or self.calls is not None:
+            raise UsageError("--profile is measured by the bound: leave out --order and --calls")
+        if self.profile.suffix not in PROFILE_SUFFIXES:
+            raise UsageError(f"a profile file ends in .npy or .json, got {self.profile.name}")
+        check_writable(self.profile)
 
     def _estimate(self, trained: "TrainedModel", x: "Tensor", generator: "torch.Generator") -> "Estimate":
         from ardm.likelihood import bound, exact_bits, mean_bits, schedule_bits_bound
@@ -85,10 +98,8 @@ class Evaluate:
                     model, x, generator, num_passes=self.passes, batch_size=self.batch_size, on_batch=advance
                 )
             if self.profile is not None:
-                write_profile(self.profile, result.profile.bits.cpu().numpy())
+                write_profile(self.profile, result.profile.observed_bits().cpu().numpy())
             return result
-        if self.profile is not None:
-            raise UsageError("--profile is measured by the bound: leave out --order and --calls")
         schedule = make_schedule(trained, self.calls, self.schedule)
         kind = f"{self.schedule} schedule, {schedule.num_calls} calls" if self.calls else "one variable a call"
         with progress("calls", schedule.num_calls * len(x)) as advance:
@@ -99,23 +110,18 @@ class Evaluate:
                 name = f"exact, {self.order} order, {kind}"
                 orders = make_orders(self.order, len(x), model.num_stages, model.num_variables, generator)
                 bits = exact_bits(model, x, orders, schedule, batch_size=self.batch_size, on_batch=advance)
-        return mean_bits(bits, model.num_variables, name)
+        return mean_bits(bits, model.num_variables, name, is_exact=self.order != "random")
 
 
-def write_profile(path: Path, bits: "object") -> None:
-    """Write a profile as .npy or .json."""
-    import json
+PROFILE_SUFFIXES = (".npy", ".json")
 
+
+def write_profile(path: Path, bits: "np.ndarray") -> None:
+    """Write a profile as .npy (NaN where there is no observation) or .json (null)."""
     import numpy as np
 
-    from ardm.checkpoint import written_whole
-
-    if path.suffix not in {".npy", ".json"}:
-        raise UsageError(f"a profile file ends in .npy or .json, got {path.name}")
-    values = np.asarray(bits)
-    with written_whole(path) as temporary:
-        if path.suffix == ".json":
-            temporary.write_text(json.dumps(values.tolist()) + "\n")
-        else:
-            with temporary.open("wb") as file:
-                np.save(file, values)
+    if path.suffix == ".json":
+        write_output(path, as_json([[None if np.isnan(b) else b for b in stage] for stage in bits.tolist()]))
+        return
+    with written_whole(path) as temporary, temporary.open("wb") as file:
+        np.save(file, bits)

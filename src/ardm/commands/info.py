@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from ardm.commands.common import load, print_json
+from ardm.commands.common import as_json, load
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Info:
             "profile_observations": int(trained.profile.counts.sum()),
         }
         if self.json:
-            print_json(facts | {"config": config.to_dict()})
+            print(as_json(facts | {"config": config.to_dict()}).decode())
             return
         for name, value in facts.items():
             shown = "bytes" if name == "alphabet" and value is None else repr(value) if name == "alphabet" else value

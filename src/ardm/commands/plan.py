@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from ardm.commands.common import OutputPath, load, print_json, require_positive
+from ardm.commands.common import OutputPath, as_json, load, require_positive
 from ardm.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -34,6 +34,10 @@ class Plan:
     def run(self) -> None:
         """Plan and print."""
         require_positive(calls=self.calls)
+        if self.output is not None:
+            from ardm.report.figures import check_image_path
+
+            check_image_path(self.output)
         from ardm.profiles import monotone
         from ardm.schedule import plan
 
@@ -47,16 +51,14 @@ class Plan:
 
             draw_plan(losses, result, self.output)
         if self.json:
-            print_json(describe(result))
+            print(as_json(describe(result)).decode())
         else:
             print_plan(result)
 
     def _profile(self) -> tuple[Any, Any]:
-        if self.source.suffix in {".npy", ".json"}:
+        if self.source.suffix.lower() in {".npy", ".json"}:
             return read_profile(self.source), None
         trained, *_ = load(self.source, "cpu")
-        if not trained.profile.counts.any():
-            raise UsageError("this model has no loss profile yet: train at least to the first evaluation")
         return trained.profile.bits.numpy(), trained.profile.counts.numpy()
 
 
@@ -91,12 +93,14 @@ def read_profile(path: Path) -> Any:
     if not path.is_file():
         raise DataError(f"there is no profile {path}")
     try:
-        if path.suffix == ".npy":
+        if path.suffix.lower() == ".npy":
             values = np.load(path, allow_pickle=False)
         else:
-            values = np.array(json.loads(path.read_text()), dtype=float)
+            values = np.array(json.loads(path.read_text(encoding="utf-8")), dtype=float)
+        if values.dtype.kind not in "fiu":
+            raise TypeError(f"numbers of type {values.dtype}")
         values = np.atleast_2d(np.asarray(values, dtype=float))
-    except (ValueError, TypeError, EOFError, OSError, UnicodeDecodeError) as error:
+    except (ValueError, TypeError, EOFError, OSError, OverflowError, RecursionError) as error:
         raise DataError(f"{path} is not a profile ({error}); expected D numbers or S x D") from None
     if values.ndim != 2 or values.size == 0:
         raise DataError(f"{path} has shape {values.shape}; expected D numbers or S x D")

@@ -1,6 +1,6 @@
 """ardm report."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -8,14 +8,17 @@ import tyro
 
 from ardm.commands.common import (
     OutputPath,
+    as_json,
     load,
     planning_losses,
-    print_json,
     progress,
     require_positive,
     text_items,
+    unit_of,
     write_output,
 )
+from ardm.errors import UsageError
+from ardm.files import check_writable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +46,8 @@ class Report:
 
     def run(self) -> None:
         """Measure and print."""
-        require_positive(items=self.items, batch_size=self.batch_size, calls=min(self.calls))
+        require_positive(items=self.items, batch_size=self.batch_size, calls=min(self.calls, default=0))
+        check_writable(self.output)
         import torch
 
         from ardm.report.calls import CallsReport, markdown
@@ -51,6 +55,8 @@ class Report:
         trained, device, autocast = load(self.model, self.device)
         items, title = text_items(trained, self.data, self.split, self.items)
         model = trained.model
+        if min(self.calls) < model.num_stages:
+            raise UsageError(f"--calls must be at least {model.num_stages}, one for each stage; got {min(self.calls)}")
         budgets = [min(c, model.num_stages * model.num_variables) for c in self.calls]
         total = len(items) * (5 * model.num_stages * model.num_variables + 6 * sum(budgets))
         with progress("calls", total) as advance, autocast():
@@ -64,8 +70,8 @@ class Report:
             )
             orders, rows = report.orders(), report.budgets(sorted(set(budgets), reverse=True))
         if self.json:
-            print_json({"data": title, "orders": list(map(asdict, orders)), "budgets": list(map(asdict, rows))})
+            tables = {"data": title, "orders": [r.to_dict() for r in orders], "budgets": [r.to_dict() for r in rows]}
+            write_output(self.output, as_json(tables))
             return
-        unit = "bits/byte" if trained.alphabet.characters is None else "bits/char"
         heading = f"{title}; {trained.config.preset} at step {trained.step}, seed {self.seed}\n\n"
-        write_output(self.output, (heading + markdown(orders, rows, unit)).encode())
+        write_output(self.output, (heading + markdown(orders, rows, unit_of(trained))).encode())

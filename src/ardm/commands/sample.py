@@ -12,15 +12,16 @@ from ardm.commands.common import (
     OrderName,
     OutputPath,
     ScheduleName,
+    as_json,
     load,
     make_orders,
     make_schedule,
-    print_json,
     progress,
     require_positive,
     write_output,
 )
-from ardm.errors import DataError, UsageError
+from ardm.errors import UsageError
+from ardm.files import check_writable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,7 +55,7 @@ class SamplerFlags:
     chain: bool = False
     """Show the text as it is filled in."""
     batch_size: int = 64
-    """Samples drawn together."""
+    """Samples drawn together; another size draws other samples."""
     seed: int = 0
     output: OutputPath = None
     """Write to this file instead of the screen."""
@@ -66,6 +67,7 @@ class SamplerFlags:
         """A usage error for flags that make no sense."""
         require_positive(num=self.n, calls=self.calls, temperature=self.temperature, top_p=self.top_p)
         require_positive(batch_size=self.batch_size)
+        check_writable(self.output)
         if self.top_p > 1:
             raise UsageError(f"--top-p must be at most 1, got {self.top_p}")
 
@@ -74,7 +76,9 @@ class SamplerFlags:
         import torch
 
         generator = torch.Generator(device).manual_seed(self.seed)
-        first, last = (int(text.known.sum()), text.length) if text else (0, trained.model.num_variables)
+        first = int(text.known.sum()) if text else 0
+        length = text.length if text else trained.model.num_variables
+        last = length if trained.model.num_stages == 1 else trained.model.num_variables
         schedule = make_schedule(trained, self.calls, self.schedule, first, last)
         batches = [min(self.batch_size, self.n - done) for done in range(0, self.n, self.batch_size)]
         chains: list[list[np.ndarray]] = []
@@ -84,7 +88,7 @@ class SamplerFlags:
                 for state in self._states(trained, schedule, count, generator, text):
                     states = [*states, state] if self.chain else [state]
                     advance(1)
-                chains += [[state[i, :last] for state in states] for i in range(count)]
+                chains += [[state[i, :length] for state in states] for i in range(count)]
         self._show(trained, schedule, chains)
 
     def _states(
@@ -119,14 +123,16 @@ class SamplerFlags:
         if self.chain:
             rows = [[(row, alphabet.show(chain[row])) for row in chain_rows(len(chain))] for chain in chains]
             if self.json:
-                print_json({"calls": schedule.num_calls, "chains": [[text for _, text in chain] for chain in rows]})
+                shown_rows = [[text for _, text in chain] for chain in rows]
+                write_output(self.output, as_json({"calls": schedule.num_calls, "chains": shown_rows}))
                 return
             shown = ["\n".join(f"call {row + 1:>4}  {text}" for row, text in chain) for chain in rows]
             write_output(self.output, "\n\n".join(shown).encode())
             return
         contents = [alphabet.decode(chain[-1]) for chain in chains]
         if self.json:
-            print_json({"calls": schedule.num_calls, "samples": [c.decode("utf-8", "replace") for c in contents]})
+            texts = [c.decode("utf-8", "replace") for c in contents]
+            write_output(self.output, as_json({"calls": schedule.num_calls, "samples": texts}))
         else:
             write_output(self.output, b"\n".join(contents))
 
@@ -168,17 +174,15 @@ class Infill(SamplerFlags):
             self.run_with(trained, device, text)
 
 
-def read_input(source: str) -> str:
-    """The text of a file, of standard input, or the argument itself; a final line break is dropped."""
-    try:
-        text = source
-        if source == "-":
-            text = sys.stdin.read()
-        elif _names_a_file(source):
-            text = Path(source).read_text()
-    except UnicodeDecodeError:
-        raise DataError(f"{source} is not UTF-8 text") from None
-    return text.removesuffix("\n")
+def read_input(source: str) -> bytes:
+    """The content of a file, of standard input, or the argument itself; a final line break is dropped."""
+    if source == "-":
+        content = sys.stdin.buffer.read()
+    elif _names_a_file(source):
+        content = Path(source).read_bytes()
+    else:
+        content = source.encode("utf-8", "surrogateescape")
+    return content.removesuffix(b"\n")
 
 
 def _names_a_file(source: str) -> bool:

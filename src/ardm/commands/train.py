@@ -1,6 +1,9 @@
 """ardm train."""
 
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -8,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from ardm.commands.common import require_positive
-from ardm.errors import UsageError
+from ardm.errors import ArdmError, UsageError
 
 if TYPE_CHECKING:
     from ardm.config import RunConfig
-    from ardm.train import Trainer
+    from ardm.trainer import Trainer
 
 PresetName = Literal["text8-paper", "text8", "text8-small", "text", "bytes"]
 
@@ -32,7 +35,7 @@ class Train:
     steps: int | None = None
     """Training steps; a resumed run may be given more."""
     minutes: float | None = None
-    """Save and stop after this time; --resume goes on."""
+    """Save and stop once the run has taken this long in all; --resume with more goes on."""
     batch_size: int | None = None
     item_length: int | None = None
     """Characters of an item."""
@@ -51,24 +54,31 @@ class Train:
     seed: int = 0
     device: str | None = None
     """cpu or cuda; CUDA where there is one by default."""
+    compile: bool = True
+    """Compile the network (CUDA only)."""
 
     def run(self) -> None:
         """Train, showing progress."""
         config = self._config()
         require_positive(minutes=self.minutes)
-        from ardm.checkpoint import STATE_FILE
+        if self.data.is_dir() and self.out.resolve().is_relative_to(self.data.resolve()):
+            raise UsageError(f"--out {self.out} lies inside --data {self.data} and would become part of the data")
         from ardm.data.text import load_text
-        from ardm.train import Runtime, Trainer
+        from ardm.files import locked
+        from ardm.runtime import Runtime
+        from ardm.state import holds_a_run, restore_state
+        from ardm.trainer import Trainer
 
-        started = (self.out / STATE_FILE).exists()
+        started = holds_a_run(self.out)
         if started and not self.resume:
             raise UsageError(f"{self.out} already holds a run; --resume continues it, or choose another --out")
         corpus = load_text(self.data, config.data.kind)
-        trainer = Trainer(config, corpus, self.out, Runtime.choose(self.device))
-        if started:
-            trainer.restore()
-            print(f"resumed at step {trainer.step} of {config.train.steps}", file=sys.stderr)
-        run_with_progress(trainer, self.minutes)
+        trainer = Trainer(config, corpus, Runtime.choose(self.device, compile=self.compile))
+        with locked(self.out):
+            if started:
+                restore_state(trainer, self.out)
+                print(f"resumed at step {trainer.step} of {config.train.steps}", file=sys.stderr)
+            run_with_progress(trainer, self.out, self.minutes)
 
     def _config(self) -> "RunConfig":
         from ardm.presets import PRESETS
@@ -96,9 +106,8 @@ def _given(**flags: Any) -> dict[str, Any]:
     return {name: value for name, value in flags.items() if value is not None}
 
 
-def run_with_progress(trainer: "Trainer", minutes: float | None) -> None:
+def run_with_progress(trainer: "Trainer", folder: Path, minutes: float | None) -> None:
     """Train with a progress bar or, where there is no terminal, a line for each evaluation."""
-    import signal
     import time
 
     from rich.console import Console
@@ -106,29 +115,49 @@ def run_with_progress(trainer: "Trainer", minutes: float | None) -> None:
 
     from ardm.train import run_training
 
-    deadline = None if minutes is None else time.monotonic() + 60 * minutes
-    interrupted: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda received, frame: interrupted.append(received))
-
-    def stop() -> bool:
-        return bool(interrupted) or (deadline is not None and time.monotonic() > deadline)
-
+    deadline = None if minutes is None else time.monotonic() + 60 * minutes - trainer.seconds
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not sys.stderr.isatty()) as bar:
+    with interrupts() as interrupted, Progress(*columns, console=console, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("training", total=trainer.config.train.steps, completed=trainer.step)
 
         def on_metrics(metrics: dict[str, Any]) -> None:
-            if "valid_bits" in metrics:
-                console.print(
-                    f"step {metrics['step']}: {metrics['valid_bits']:.4f} ± {metrics['valid_half_width']:.4f} "
-                    "bits per variable, held out (bound)",
-                    highlight=False,
-                )
-            elif "bits" in metrics:
+            if "bits" in metrics:
                 bar.update(task, description=f"{metrics['bits']:.3f} bits")
+            else:
+                console.print(evaluation_line(metrics), highlight=False)
 
-        run_training(trainer, stop=stop, on_metrics=on_metrics, on_step=lambda step: bar.update(task, completed=step))
-    done = trainer.step == trainer.config.train.steps
-    print(f"{'done' if done else 'stopped'} at step {trainer.step}: {trainer.folder}")
+        run_training(
+            trainer,
+            folder,
+            stop=lambda: bool(interrupted) or (deadline is not None and time.monotonic() > deadline),
+            on_metrics=on_metrics,
+            on_step=lambda step: bar.update(task, completed=step),
+        )
+    if interrupted and not trainer.finished:
+        raise ArdmError(f"stopped at step {trainer.step}, which is saved in {folder}; --resume goes on")
+    print(f"{'done' if trainer.finished else 'stopped'} at step {trainer.step}: {folder}")
+
+
+def evaluation_line(metrics: dict[str, Any]) -> str:
+    """An evaluation for a reader."""
+    bits, half_width = metrics["valid_bits"], metrics["valid_half_width"]
+    return f"step {metrics['step']}: {bits:.4f} ± {half_width:.4f} bits per variable, held out (bound)"
+
+
+@contextmanager
+def interrupts() -> Iterator[list[int]]:
+    """A list that a first SIGINT or SIGTERM is put into, to stop between two steps; a second one interrupts at once."""
+    received: list[int] = []
+
+    def handle(number: int, frame: Any) -> None:
+        if received:
+            raise KeyboardInterrupt
+        received.append(number)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -86,14 +86,19 @@ def code_points(content: bytes, source: str) -> Integer[np.ndarray, "N"]:
     """The Unicode code points of UTF-8 content."""
     if not content:
         raise DataError(f"{source} is empty")
+    check_utf8(content, source)
+    return np.frombuffer(content.decode().encode("utf-32-le"), np.uint32)
+
+
+def check_utf8(content: bytes, source: str) -> None:
+    """A DataError that names the first byte of content which is not UTF-8."""
     try:
-        text = content.decode()
+        content.decode()
     except UnicodeDecodeError as error:
         raise DataError(
             f"{source} is not UTF-8 text (byte {error.start} is {content[error.start]:#04x}); "
             "use a model of raw bytes (preset `bytes`)"
         ) from None
-    return np.frombuffer(text.encode("utf-32-le"), np.uint32)
 
 
 def _unknown_character(codes: Integer[np.ndarray, "N"], position: int, source: str, characters: str) -> str:

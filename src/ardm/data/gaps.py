@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Int
 
-from ardm.data.alphabet import Alphabet
+from ardm.data.alphabet import Alphabet, check_utf8
 from ardm.errors import DataError, UsageError
 
 
@@ -21,9 +21,13 @@ class GappedText:
     """Variables beyond the text's end are neither known nor filled: they stay hidden."""
 
 
-def parse_gaps(text: str, mask: str, alphabet: Alphabet, num_variables: int) -> GappedText:
+def parse_gaps(content: bytes, mask: str, alphabet: Alphabet, num_variables: int) -> GappedText:
     """A text whose gaps a mask describes: one character that marks each gap, or ranges such as 10:20,35:40."""
-    symbols = [c.encode() for c in text] if alphabet.characters is not None else [bytes([b]) for b in text.encode()]
+    if alphabet.characters is None:
+        symbols = [bytes([b]) for b in content]
+    else:
+        check_utf8(content, "the text")
+        symbols = [c.encode() for c in content.decode()]
     if not 0 < len(symbols) <= num_variables:
         raise DataError(f"the text has {len(symbols)} characters; this model takes 1 to {num_variables}")
     gaps = gap_positions(symbols, mask)

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Integer
 
-from ardm.data.alphabet import BYTES, Alphabet, alphabet_of
+from ardm.data.alphabet import BYTES, Alphabet, alphabet_of, check_utf8
 from ardm.errors import DataError
 
 Split = Literal["train", "valid", "test", "all"]
@@ -18,7 +18,7 @@ TextKind = Literal["text8", "characters", "bytes"]
 TEXT8_ALPHABET = Alphabet(characters=" abcdefghijklmnopqrstuvwxyz")
 TEXT8_HOLD_OUT = 5_000_000
 """Characters of the validation split and of the test split, at the end of the file."""
-TEXT8_URL = "http://mattmahoney.net/dc/text8.zip"
+TEXT8_URL = "https://mattmahoney.net/dc/text8.zip"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +67,10 @@ class TextCorpus:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the whole text, to recognise the data a model was trained on."""
-        return hashlib.sha256(self.classes.tobytes()).hexdigest()
+        """A hash of the alphabet and the whole text, to recognise the data a model was trained on."""
+        digest = hashlib.sha256(repr(self.alphabet.characters).encode())
+        digest.update(self.classes.tobytes())
+        return digest.hexdigest()
 
 
 def load_text8(path: Path) -> TextCorpus:
@@ -97,7 +99,11 @@ def load_own_text(path: Path, kind: TextKind, alphabet: Alphabet | None = None) 
 
     Without an alphabet the text's own is taken; with one, characters outside it are an error.
     """
-    content = read_text_files(path)
+    contents = read_text_files(path)
+    content = b"".join(contents.values())
+    if kind != "bytes":
+        for file, part in contents.items():
+            check_utf8(part, str(file))
     if alphabet is None:
         alphabet = BYTES if kind == "bytes" else alphabet_of(content, str(path))
     classes = alphabet.encode(content, str(path))
@@ -113,7 +119,7 @@ def _is_hidden(path: Path) -> bool:
     return any(part.startswith(".") or part == "__pycache__" for part in path.parts)
 
 
-def read_text_files(path: Path) -> bytes:
+def read_text_files(path: Path) -> dict[Path, bytes]:
     """The content of a file, or of every file below a folder (hidden ones aside) in the order of their paths."""
     if path.is_file():
         files = [path]
@@ -121,7 +127,7 @@ def read_text_files(path: Path) -> bytes:
         files = sorted(f for f in path.rglob("*") if f.is_file() and not _is_hidden(f.relative_to(path)))
     else:
         raise DataError(f"there is no file or folder {path}")
-    content = b"".join(f.read_bytes() for f in files)
-    if not content:
+    contents = {file: file.read_bytes() for file in files}
+    if not any(contents.values()):
         raise DataError(f"{path} is empty")
-    return content
+    return contents

@@ -1,4 +1,7 @@
-"""The paper's text Transformer (App. C): pre-LayerNorm, GELU, sinusoidal positions, untied output, no time input."""
+"""The paper's text Transformer (App. C): pre-LayerNorm, GELU, sinusoidal positions, untied output, no time input.
+
+Where the text is silent it follows the authors' code: no biases in attention, GELU in its tanh form, epsilon 1e-6.
+"""
 
 from dataclasses import dataclass
 
@@ -8,6 +11,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ardm.nn.transformer import embed
+
+NORM_EPSILON = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +25,9 @@ class PaperTransformerConfig:
     mlp_width: int = 3072
 
     def __post_init__(self) -> None:
+        for name in ("num_layers", "width", "num_heads", "mlp_width"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.width % self.num_heads:
             raise ValueError(f"the width {self.width} is not a multiple of {self.num_heads} heads")
 
@@ -35,12 +43,13 @@ class PaperTransformer(nn.Module):
             raise ValueError("the paper's text Transformer has one stage; use the `transformer` network")
         self.embedding = nn.Parameter(torch.randn(num_values, config.width))
         self.blocks = nn.ModuleList(PaperBlock(config) for _ in range(config.num_layers))
-        self.norm = nn.LayerNorm(config.width)
+        self.norm = nn.LayerNorm(config.width, eps=NORM_EPSILON)
         self.head = nn.Linear(config.width, num_outputs)
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
-                nn.init.normal_(module.bias, std=1e-6)
+                if module.bias is not None:
+                    nn.init.normal_(module.bias, std=1e-6)
 
     def forward(
         self,
@@ -65,14 +74,14 @@ class PaperBlock(nn.Module):
         super().__init__()
         width = config.width
         self.num_heads = config.num_heads
-        self.attention_norm, self.mlp_norm = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.query, self.key, self.value, self.output = (nn.Linear(width, width) for _ in range(4))
+        self.attention_norm, self.mlp_norm = (nn.LayerNorm(width, eps=NORM_EPSILON) for _ in range(2))
+        self.query, self.key, self.value, self.output = (nn.Linear(width, width, bias=False) for _ in range(4))
         self.expand, self.contract = nn.Linear(width, config.mlp_width), nn.Linear(config.mlp_width, width)
 
     def forward(self, x: Float[Tensor, "B D C"]) -> Float[Tensor, "B D C"]:
         """The block's output."""
         x = x + self._attend(self.attention_norm(x))
-        return x + self.contract(F.gelu(self.expand(self.mlp_norm(x))))
+        return x + self.contract(F.gelu(self.expand(self.mlp_norm(x)), approximate="tanh"))
 
     def _attend(self, x: Float[Tensor, "B D C"]) -> Float[Tensor, "B D C"]:
         heads = (
@@ -84,7 +93,7 @@ class PaperBlock(nn.Module):
 
 
 def sinusoidal_positions(length: int, width: int, device: torch.device) -> Float[Tensor, "D C"]:
-    """sin and cos of position / 10000^(i / (width/2)), half of the channels each (Vaswani et al., 2017)."""
+    """sin and cos of position / 10000^(i / (half - 1)), half of the channels each, i = 0..half-1."""
     half = width // 2
     frequencies = 10_000.0 ** (-torch.arange(half, device=device) / max(half - 1, 1))
     angles = torch.arange(length, device=device)[:, None] * frequencies

@@ -25,6 +25,11 @@ class TransformerConfig:
     """Hidden channels of the feed-forward part, as a multiple of the width."""
 
     def __post_init__(self) -> None:
+        for name in ("num_layers", "width", "head_width", "mlp_ratio"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.head_width % 2:
+            raise ValueError(f"the head width must be even, got {self.head_width}")
         if self.width % self.head_width:
             raise ValueError(f"the width {self.width} is not a multiple of the head width {self.head_width}")
 

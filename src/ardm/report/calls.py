@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -23,6 +24,10 @@ class Row:
     schedule: str
     calls: int
     estimate: Estimate
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"order": self.order, "schedule": self.schedule, "calls": self.calls} | self.estimate.to_dict()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +81,8 @@ class CallsReport:
         return self._row(order, name, schedule, bits)
 
     def _row(self, order: str, name: str, schedule: Schedule, bits: Float[Tensor, "N"]) -> Row:
-        estimate = mean_bits(bits, self.model.num_variables, "bound" if order == "random" else "exact")
+        words = f"{order} order, {name} schedule, {schedule.num_calls} calls"
+        estimate = mean_bits(bits, self.model.num_variables, words, is_exact=order != "random")
         return Row(order=order, schedule=name, calls=schedule.num_calls, estimate=estimate)
 
     def _generator(self) -> torch.Generator:
@@ -86,7 +92,7 @@ class CallsReport:
 def markdown(orders: Sequence[Row], budgets: Sequence[Row], unit: str) -> str:
     """Two Markdown tables: bits by order, and bits by budget with a column for each (order, schedule)."""
     lines = [f"| order, one variable a call | {unit} | estimator |", "|---|---|---|"]
-    lines += [f"| {r.order} | {_number(r)} | {r.estimate.estimator.split(',')[0]} |" for r in orders]
+    lines += [f"| {r.order} | {_number(r)} | {'exact' if r.estimate.is_exact else 'bound'} |" for r in orders]
     if budgets:
         columns = list(dict.fromkeys((r.order, r.schedule) for r in budgets))
         lines += ["", "| calls | " + " | ".join(f"{s}, {o} order" for o, s in columns) + " |"]

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from ardm.checkpoint import written_whole
 from ardm.errors import ArdmError, UsageError
+from ardm.files import check_writable, written_whole
 from ardm.schedule import Plan
 
 IMAGE_SUFFIXES = (".png", ".svg", ".pdf")
@@ -14,8 +14,7 @@ IMAGE_SUFFIXES = (".png", ".svg", ".pdf")
 
 def draw_plan(losses: Float[np.ndarray, "S D"], plan: Plan, path: Path) -> None:
     """The paper's Figure 3: the loss components, and the same with the steps of a call at one height."""
-    if path.suffix not in IMAGE_SUFFIXES:
-        raise UsageError(f"a plot ends in {', '.join(IMAGE_SUFFIXES)}, got {path.name}")
+    check_image_path(path)
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -34,6 +33,13 @@ def draw_plan(losses: Float[np.ndarray, "S D"], plan: Plan, path: Path) -> None:
         axes.set_xlim(0, steps[-1])
     with written_whole(path) as temporary:
         figure.savefig(temporary, format=path.suffix[1:], dpi=150)
+
+
+def check_image_path(path: Path) -> None:
+    """A usage error for a path that no plot can be written to."""
+    if path.suffix not in IMAGE_SUFFIXES:
+        raise UsageError(f"a plot ends in {', '.join(IMAGE_SUFFIXES)}, got {path.name}")
+    check_writable(path)
 
 
 def grouped_losses(losses: Float[np.ndarray, "S D"], plan: Plan) -> Float[np.ndarray, "S D"]:

@@ -1,0 +1,38 @@
+"""Where and how networks compute."""
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ardm.errors import UsageError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """A device and its precision; no part of what a run defines."""
+
+    device: torch.device
+    compile: bool = False
+    """Compile the network's blocks with TorchInductor for training."""
+
+    @classmethod
+    def choose(cls, device: str | None = None, *, compile: bool = True) -> "Runtime":
+        """The named device, or CUDA where there is one; compiled on CUDA unless told otherwise."""
+        if device is None:
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            chosen = torch.zeros(1, device=device).cpu() if device != "meta" else None
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            raise UsageError(f"device {device!r} cannot be used: {str(error).splitlines()[0]}") from None
+        if chosen is None:
+            raise UsageError("device 'meta' cannot compute; use cpu or cuda")
+        resolved = torch.zeros(1, device=device).device
+        return cls(device=resolved, compile=compile and resolved.type == "cuda")
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """bfloat16 matrix products on CUDA; full precision elsewhere."""
+        if self.device.type == "cuda":
+            return torch.autocast("cuda", torch.bfloat16)
+        return nullcontext()

@@ -1,0 +1,101 @@
+"""Training states on disk: the last one and the one before it, each whole.
+
+A run's folder holds
+    config.json                  the resolved configuration
+    state.safetensors            the whole training state after some step, replaced as a whole
+    state.previous.safetensors   the one before it
+    model.safetensors            the averaged weights alone, for evaluation
+    metrics.jsonl                see `metrics`
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ardm.checkpoint import MODEL_FILE, read_tensors, save_model, write_tensors
+from ardm.errors import ArdmError, CheckpointError
+from ardm.files import written_whole
+from ardm.trainer import Trainer
+
+STATE_FILE = "state.safetensors"
+PREVIOUS_STATE_FILE = "state.previous.safetensors"
+KIND = "training state"
+
+CHANGEABLE_FIELDS = {"steps", "eval_every", "checkpoint_every", "log_every"}
+"""Fields of the configuration that a resumed run may change."""
+
+
+def holds_a_run(folder: Path) -> bool:
+    """Whether there is anything in a folder that a new run would overwrite."""
+    return any((folder / name).exists() for name in (STATE_FILE, PREVIOUS_STATE_FILE, MODEL_FILE))
+
+
+def save_state(trainer: Trainer, folder: Path) -> None:
+    """Write the training state and the averaged model; weights that are not finite are refused."""
+    if not trainer.is_finite():
+        raise ArdmError(
+            f"the weights are no longer finite at step {trainer.step}; the last good state is kept. "
+            "Start again with a lower learning rate"
+        )
+    if (folder / STATE_FILE).exists():
+        _keep_previous(folder / STATE_FILE, folder / PREVIOUS_STATE_FILE)
+    description = {
+        "kind": KIND,
+        "config": trainer.config.to_dict(),
+        "step": trainer.step,
+        "seconds": trainer.seconds,
+        "finished": trainer.finished,
+        "data_fingerprint": trainer.corpus.fingerprint,
+    }
+    write_tensors(folder / STATE_FILE, trainer.state_tensors(), description)
+    save_model(folder / MODEL_FILE, trainer.trained_model())
+
+
+def restore_state(trainer: Trainer, folder: Path) -> None:
+    """Continue from the last training state in a run's folder, or from the one before it if that is damaged."""
+    tensors, description = _read_newest(folder)
+    changed = changed_fields(description["config"], json.loads(json.dumps(trainer.config.to_dict())))
+    if changed:
+        raise CheckpointError(
+            f"the run in {folder} was started with another {', '.join(changed)}; resume it with the same "
+            "flags (only steps and intervals may change)"
+        )
+    if description["data_fingerprint"] != trainer.corpus.fingerprint:
+        raise CheckpointError(f"the run in {folder} was trained on other data; give it the same data")
+    if description["step"] > trainer.config.train.steps:
+        raise CheckpointError(f"the run in {folder} is at step {description['step']} already; give more --steps")
+    trainer.step, trainer.seconds = description["step"], description["seconds"]
+    trainer.finished = description["finished"] and trainer.step == trainer.config.train.steps
+    trainer.load_state_tensors(tensors)
+
+
+def changed_fields(old: Any, new: Any, name: str = "") -> list[str]:
+    """Names of the fields of a configuration that differ, apart from those a resumed run may change."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        names = sorted(old.keys() | new.keys())
+        return [field for n in names for field in changed_fields(old.get(n), new.get(n), n)]
+    return [name] if old != new and name not in CHANGEABLE_FIELDS else []
+
+
+def _read_newest(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    newest, previous = folder / STATE_FILE, folder / PREVIOUS_STATE_FILE
+    try:
+        return read_tensors(newest, KIND)
+    except CheckpointError:
+        if not previous.exists():
+            raise
+        found = read_tensors(previous, KIND)
+        previous.replace(newest)  # else the next save would keep the damaged one and lose the good one
+        return found
+
+
+def _keep_previous(state: Path, previous: Path) -> None:
+    """Give the present state a second name, without a moment in which neither is whole."""
+    with written_whole(previous) as temporary:
+        try:
+            temporary.hardlink_to(state)
+        except OSError:  # a file system without hard links
+            shutil.copyfile(state, temporary)

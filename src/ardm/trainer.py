@@ -1,0 +1,180 @@
+"""A run in progress: one optimisation step, one evaluation, and everything that determines how it goes on.
+
+A run is determined by its configuration and its data: the batch, the orders and the steps of training step i
+come from a generator seeded with (seed, i), so a resumed run draws exactly what the uninterrupted one would have.
+"""
+
+import copy
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from jaxtyping import Int, Integer
+from torch import Tensor, nn
+
+from ardm.checkpoint import TrainedModel, profile_from_tensors, profile_tensors
+from ardm.config import RunConfig
+from ardm.data.text import TextCorpus
+from ardm.likelihood import bound
+from ardm.metrics import Metrics
+from ardm.model import ARDM
+from ardm.objective import Profile, sample_step_loss
+from ardm.optim import Muon, is_hidden_matrix
+from ardm.runtime import Runtime
+
+
+class Trainer:
+    """Weights, their average, optimisers, profile, and the number of steps and seconds done."""
+
+    def __init__(self, config: RunConfig, corpus: TextCorpus, runtime: Runtime) -> None:
+        self.config, self.corpus, self.runtime = config, corpus, runtime
+        device = runtime.device
+        with torch.random.fork_rng(devices=[]):  # weight initialisation takes no generator
+            torch.manual_seed(config.seed)
+            self.model = config.build_model(corpus.alphabet.num_classes).to(device)
+        self.averaged = copy.deepcopy(self.model).requires_grad_(False).eval()
+        self.optimizers = make_optimizers(config, self.model)
+        self.profile = Profile.empty(self.model.num_stages, self.model.num_variables, device)
+        self.measured_profile: Profile | None = None
+        self.step, self.seconds, self.finished = 0, 0.0, False
+        self._train_classes = compact_tensor(corpus.split("train"), device)
+        self._eval_items = self._choose_eval_items()
+        self._generator = torch.Generator(device)
+        if runtime.compile:
+            compile_blocks(self.model.network)
+
+    def train_step(self) -> dict[str, Tensor]:
+        """One optimisation step; its metrics stay on the device."""
+        config = self.config.train
+        self._generator.manual_seed(step_seed(self.config.seed, self.step))
+        x = random_crops(self._train_classes, config.batch_size, self.model.num_variables, self._generator)
+        with self.runtime.autocast():
+            loss = sample_step_loss(self.model, x, self._generator)
+        bits, cross_entropy = loss.bits_per_dim.mean(), loss.cross_entropy.mean()
+        (bits + config.cross_entropy_weight * cross_entropy).backward()
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip_norm)
+        self._update(config.rate_factor(self.step))
+        self.profile = self.profile.updated(loss, config.profile_momentum)
+        self.step += 1
+        return {"bits": bits.detach(), "cross_entropy": cross_entropy.detach(), "gradient_norm": norm}
+
+    def _update(self, rate_factor: float) -> None:
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["peak_rate"] * rate_factor
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        # Early on the average follows closely, so that short runs are not held back by their first steps.
+        decay = min(self.config.train.ema_decay, (self.step + 1) / (self.step + 10))
+        with torch.no_grad():
+            torch._foreach_lerp_(list(self.averaged.parameters()), list(self.model.parameters()), 1 - decay)
+
+    def evaluate(self, num_passes: int = 1) -> Metrics:
+        """The bound of the averaged weights on the fixed held-out items, always with the same draws."""
+        generator = torch.Generator(self.runtime.device).manual_seed(self.config.seed)
+        batch_size = self.config.train.batch_size
+        with self.runtime.autocast():
+            estimate = bound(self.averaged, self._eval_items, generator, num_passes=num_passes, batch_size=batch_size)
+        self.measured_profile = estimate.profile
+        return {"step": self.step, "valid_bits": estimate.bits_per_dim, "valid_half_width": estimate.half_width}
+
+    def _choose_eval_items(self) -> Int[Tensor, "N D"]:
+        items = self.corpus.items("valid", self.config.data.num_variables)
+        count = min(self.config.train.eval_items, len(items))
+        spread = torch.arange(count) * len(items) // count
+        return compact_tensor(items[spread.numpy()], self.runtime.device).long()
+
+    def is_finite(self) -> bool:
+        """Whether every weight is a finite number."""
+        return all(bool(p.isfinite().all()) for p in self.model.parameters())
+
+    def trained_model(self) -> TrainedModel:
+        """The averaged weights with the profile that describes them best."""
+        return TrainedModel(
+            config=self.config,
+            alphabet=self.corpus.alphabet,
+            model=self.averaged,
+            profile=self.measured_profile or self.profile,
+            step=self.step,
+            data_title=self.corpus.title,
+            data_fingerprint=self.corpus.fingerprint,
+        )
+
+    def state_tensors(self) -> dict[str, Tensor]:
+        """Every tensor that the rest of the run depends on."""
+        tensors: dict[str, Tensor] = {f"weights/{n}": p for n, p in self.model.named_parameters()}
+        tensors |= {f"averaged/{n}": p for n, p in self.averaged.named_parameters()}
+        tensors |= profile_tensors("profile", self.profile)
+        if self.measured_profile is not None:
+            tensors |= profile_tensors("measured_profile", self.measured_profile)
+        for name, state in self._optimizer_states():
+            tensors |= {f"optimizer/{name}/{key}": value for key, value in state.items()}
+        return tensors
+
+    def _optimizer_states(self) -> Iterator[tuple[str, dict[str, Tensor]]]:
+        names: dict[Tensor, str] = {p: n for n, p in self.model.named_parameters()}
+        for optimizer in self.optimizers:
+            for parameter, state in optimizer.state.items():
+                yield names[parameter], state
+
+    def load_state_tensors(self, tensors: dict[str, Tensor]) -> None:
+        """Take over what `state_tensors` gave."""
+        tensors = {name: t.to(self.runtime.device) for name, t in tensors.items()}
+        with torch.no_grad():
+            for prefix, model in (("weights", self.model), ("averaged", self.averaged)):
+                for name, parameter in model.named_parameters():
+                    parameter.copy_(tensors[f"{prefix}/{name}"])
+        self.profile = profile_from_tensors("profile", tensors)
+        if "measured_profile/bits" in tensors:
+            self.measured_profile = profile_from_tensors("measured_profile", tensors)
+        owners = {p: o for o in self.optimizers for g in o.param_groups for p in g["params"]}
+        for name, parameter in self.model.named_parameters():
+            prefix = f"optimizer/{name}/"
+            state = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+            owners[parameter].state[parameter] = state
+
+
+def make_optimizers(config: RunConfig, model: ARDM) -> list[torch.optim.Optimizer]:
+    """Muon for hidden matrices if the configuration has a rate for it, fused AdamW for the rest."""
+    train = config.train
+    hidden: dict[str, nn.Parameter] = {}
+    if train.muon_rate is not None:
+        hidden = {n: p for n, p in model.named_parameters() if is_hidden_matrix(n, p)}
+    others = [p for n, p in model.named_parameters() if n not in hidden]
+    optimizers: list[torch.optim.Optimizer] = [
+        torch.optim.AdamW(
+            others, lr=train.learning_rate, betas=train.betas, weight_decay=train.weight_decay, fused=True
+        )
+    ]
+    if train.muon_rate is not None and hidden:
+        optimizers.append(Muon(hidden.values(), lr=train.muon_rate, weight_decay=train.weight_decay))
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["peak_rate"] = group["lr"]
+    return optimizers
+
+
+def compile_blocks(network: nn.Module) -> None:
+    """Compile the network's blocks in place: alike blocks share one compilation, which takes seconds."""
+    for block in network.get_submodule("blocks").children():
+        block.compile(dynamic=False)
+
+
+def random_crops(
+    classes: Integer[Tensor, "N"], num_items: int, num_variables: int, generator: torch.Generator
+) -> Int[Tensor, "B D"]:
+    """Items cut from a text at uniformly random places."""
+    last = len(classes) - num_variables
+    starts = torch.randint(0, last + 1, (num_items, 1), generator=generator, device=classes.device)
+    return classes[starts + torch.arange(num_variables, device=classes.device)].long()
+
+
+def step_seed(seed: int, step: int) -> int:
+    """The seed of a training step's generator."""
+    return (seed * 1_000_003 + step) & (2**63 - 1)
+
+
+def compact_tensor(classes: Integer[np.ndarray, "..."], device: torch.device) -> Tensor:
+    """An array of classes as a tensor of few bytes on the device."""
+    compact = classes if classes.dtype.itemsize == 1 else classes.astype("int32")
+    return torch.from_numpy(compact.copy()).to(device)
