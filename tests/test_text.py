@@ -1,6 +1,7 @@
 """Alphabets, text8 and the user's own files."""
 
 import hashlib
+import os
 from pathlib import Path
 
 import numpy as np
@@ -109,3 +110,11 @@ def test_fingerprints_tell_texts_apart(tmp_path):
         (tmp_path / name).write_text(content)
         corpora.append(load_own_text(tmp_path / name, "characters"))
     assert corpora[0].fingerprint == corpora[2].fingerprint != corpora[1].fingerprint
+
+
+@pytest.mark.skipif("ARDM_DATA" not in os.environ, reason="set ARDM_DATA to a folder with the real text8")
+def test_the_real_text8():
+    corpus = load_text8(Path(os.environ["ARDM_DATA"]))
+    assert corpus.title.startswith("text8")
+    assert corpus.alphabet.decode(corpus.split("train")[:21]) == b" anarchism originated"
+    assert len(corpus.items("test", 250)) == len(corpus.items("valid", 250)) == 20_000
