@@ -45,9 +45,22 @@ def test_muon_momentum_scale_and_decay():
     assert torch.allclose(optimizer.state[parameter]["momentum"], torch.eye(4, 2) * 0.1)
 
 
+def test_a_stack_is_updated_matrix_by_matrix(generator):
+    start = torch.randn(3, 4, 4, generator=generator)
+    stack, apart = torch.nn.Parameter(start.clone()), [torch.nn.Parameter(m.clone()) for m in start]
+    optimizers = Muon([stack], lr=0.1), Muon(apart, lr=0.1)
+    stack.grad = torch.randn(3, 4, 4, generator=generator)
+    for matrix, gradient in zip(apart, stack.grad, strict=True):
+        matrix.grad = gradient.clone()
+    for optimizer in optimizers:
+        optimizer.step()
+    assert torch.allclose(stack, torch.stack([*apart]), atol=1e-6)
+
+
 def test_only_matrices_inside_blocks_are_hidden():
     matrix, vector = torch.nn.Parameter(torch.ones(2, 2)), torch.nn.Parameter(torch.ones(2))
     assert is_hidden_matrix("network.blocks.0.expand.weight", matrix)
+    assert is_hidden_matrix("network.blocks.0.attention.query_key_value", torch.nn.Parameter(torch.ones(3, 2, 2)))
     assert not is_hidden_matrix("network.blocks.0.norm.weight", vector)
     assert not is_hidden_matrix("network.head.weight", matrix)
     assert not is_hidden_matrix("network.embedding", matrix)

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 NEWTON_SCHULZ = (
@@ -21,7 +22,10 @@ NEWTON_SCHULZ = (
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum, orthogonalised; the update's scale is sqrt(max(1, rows / columns)) times the rate."""
+    """Momentum, orthogonalised; the update's scale is sqrt(max(1, rows / columns)) times the rate.
+
+    A parameter with three axes is a stack of matrices.
+    """
 
     def __init__(
         self, params: Iterable[nn.Parameter], *, lr: float, momentum: float = 0.95, weight_decay: float = 0.0
@@ -46,15 +50,15 @@ class Muon(torch.optim.Optimizer):
         grads = [p.grad for p in params if p.grad is not None]
         buffers = [self.state[p]["momentum"] for p in params]
         torch._foreach_lerp_(buffers, grads, 1 - momentum)
-        nesterov = torch._foreach_lerp(grads, buffers, momentum)
-        updates = orthogonalise(torch.stack(nesterov))
-        rows, columns = params[0].shape
-        scale = max(1.0, rows / columns) ** 0.5
+        nesterov = torch.stack(torch._foreach_lerp(grads, buffers, momentum))
+        rows, columns = nesterov.shape[-2:]
+        updates = orthogonalise(nesterov.view(-1, rows, columns)).view_as(nesterov)
         torch._foreach_mul_(params, 1 - lr * weight_decay)
+        scale = max(1.0, rows / columns) ** 0.5
         torch._foreach_add_(params, list(updates.to(params[0].dtype).unbind()), alpha=-lr * scale)
 
 
-def orthogonalise(matrices: Tensor) -> Tensor:
+def orthogonalise(matrices: Float[Tensor, "N R C"]) -> Float[Tensor, "N R C"]:
     """U V^T of each matrix U S V^T, approximately: singular values end near 1 (Newton-Schulz; bfloat16 on CUDA)."""
     x = matrices.bfloat16() if matrices.is_cuda else matrices
     tall = x.shape[-2] > x.shape[-1]
@@ -62,10 +66,11 @@ def orthogonalise(matrices: Tensor) -> Tensor:
     x = x / (x.norm(dim=(-2, -1), keepdim=True) * 1.01 + 1e-7)
     for a, b, c in NEWTON_SCHULZ:
         gram = x @ x.mT
-        x = a * x + (b * gram + c * gram @ gram) @ x
-    return x.mT if tall else x
+        polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        x = torch.baddbmm(x, polynomial, x, beta=a)  # a x + (b g + c g^2) x
+    return x.mT.contiguous() if tall else x
 
 
 def is_hidden_matrix(name: str, parameter: nn.Parameter) -> bool:
-    """Whether Muon should update a parameter: the weight of a linear map inside a block."""
-    return parameter.ndim == 2 and ".blocks." in f".{name}" and name.endswith("weight")
+    """Whether Muon should update a parameter: a matrix, or a stack of them, inside a block."""
+    return parameter.ndim >= 2 and ".blocks." in f".{name}"

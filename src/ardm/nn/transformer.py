@@ -88,15 +88,15 @@ class Attention(nn.Module):
 
     def __init__(self, width: int, head_width: int) -> None:
         super().__init__()
-        self.query, self.key, self.value = (linear(width, width) for _ in range(3))
+        self.query_key_value = nn.Parameter(torch.randn(3, width, width) * width**-0.5)
         self.output = linear(width, width, zero=True)
         self.head_width = head_width
 
     def forward(self, x: Float[Tensor, "B D C"], rotation: tuple[Tensor, Tensor]) -> Float[Tensor, "B D C"]:
         """The attention's output, before the residual sum."""
-        query, key, value = (
-            part(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2) for part in (self.query, self.key, self.value)
-        )  # each (B, heads, D, head_width)
+        parts = F.linear(x, self.query_key_value.flatten(0, 1))  # three products in one
+        query, key, value = parts.unflatten(-1, (3, -1, self.head_width)).permute(2, 0, 3, 1, 4)
+        # each (B, heads, D, head_width)
         query, key = rotate(rms_norm(query), *rotation), rotate(rms_norm(key), *rotation)
         mixed = F.scaled_dot_product_attention(query, key, value)
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
