@@ -1,5 +1,7 @@
 """ardm data."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,43 +15,85 @@ from ardm.files import check_writable, written_whole
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """Check a data set, fetching it first where it is missing."""
+    """Check a data set, fetching it first where it is missing or damaged."""
 
-    name: Annotated[tyro.conf.Positional[Literal["text8"]], tyro.conf.arg(metavar="NAME")]
-    """text8."""
+    name: Annotated[tyro.conf.Positional[Literal["text8", "cifar10"]], tyro.conf.arg(metavar="NAME")]
+    """text8 or cifar10."""
     root: Path
     """The folder that holds, or will hold, the data set."""
 
     def run(self) -> None:
         """Fetch if need be, check, and say what is there."""
-        from ardm.data.text import load_text8
-
+        describe, fetch = {"text8": (text8_sizes, fetch_text8), "cifar10": (cifar10_sizes, fetch_cifar10)}[self.name]
         try:
-            corpus = load_text8(self.root)
-        except DataError:  # missing or damaged
-            fetch_text8(self.root)
-            corpus = load_text8(self.root)
-        sizes = ", ".join(f"{name} {len(corpus.split(name)):,}" for name in ("train", "valid", "test"))
-        print(f"{corpus.title}: {sizes} characters, md5 as published")
+            print(describe(self.root))
+        except DataError:
+            check_writable(self.root / "new")
+            fetch(self.root)
+            print(describe(self.root))
+
+
+def text8_sizes(root: Path) -> str:
+    """What a checked text8 holds."""
+    from ardm.data.text import load_text8
+
+    corpus = load_text8(root)
+    sizes = ", ".join(f"{name} {len(corpus.split(name)):,}" for name in ("train", "valid", "test"))
+    return f"{corpus.title}: {sizes} characters, md5 as published"
+
+
+def cifar10_sizes(root: Path) -> str:
+    """What a checked CIFAR-10 holds."""
+    from ardm.data.cifar10 import load_cifar10
+
+    corpus = load_cifar10(root)
+    sizes = ", ".join(f"{name} {len(corpus.split(name)):,}" for name in ("train", "valid", "test"))
+    return f"{corpus.title}: {sizes} images of 32 x 32, md5 as published"
 
 
 def fetch_text8(root: Path) -> None:
     """Download and unpack the official file, whole or not at all."""
-    import http.client
     import io
     import zipfile
-    import zlib
 
     from ardm.data.text import TEXT8_URL
 
-    place = root / "text8"
-    check_writable(place)
-    try:
+    with told_failures(TEXT8_URL, root):
         content = zipfile.ZipFile(io.BytesIO(download(TEXT8_URL))).read("text8")
-    except (OSError, http.client.HTTPException, zipfile.BadZipFile, zlib.error, KeyError) as error:
-        raise DataError(f"could not fetch {TEXT8_URL} ({error}); unpack it to {place} by hand") from None
-    with written_whole(place) as temporary:
+    with written_whole(root / "text8") as temporary:
         temporary.write_bytes(content)
+
+
+def fetch_cifar10(root: Path) -> None:
+    """Download and unpack the official binary version; each file whole or not at all."""
+    import io
+    import tarfile
+
+    from ardm.data.cifar10 import BINARY_FOLDER, MD5, URL
+
+    with told_failures(URL, root):
+        names = [f"{BINARY_FOLDER}/{name}" for name in MD5 if name.endswith(".bin")]
+        with tarfile.open(fileobj=io.BytesIO(download(URL))) as archive:
+            files = {name: archive.extractfile(name) for name in names}
+            contents = {name: file.read() for name, file in files.items() if file is not None}
+    for name, content in contents.items():
+        with written_whole(root / name) as temporary:
+            temporary.write_bytes(content)
+
+
+@contextmanager
+def told_failures(url: str, root: Path) -> Iterator[None]:
+    """Whatever goes wrong in a download, told in one line."""
+    import http.client
+    import tarfile
+    import zipfile
+    import zlib
+
+    damaged = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, KeyError)
+    try:
+        yield
+    except (OSError, http.client.HTTPException, *damaged) as error:
+        raise DataError(f"could not fetch {url} ({error}); unpack it in {root} by hand") from None
 
 
 def download(url: str) -> bytes:
