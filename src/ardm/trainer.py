@@ -37,7 +37,7 @@ class Trainer:
         self.profile = Profile.empty(self.model.num_stages, self.model.num_variables, device)
         self.measured_profile: Profile | None = None
         self.step, self.seconds, self.finished = 0, 0.0, False
-        self._train_classes = compact_tensor(corpus.split("train"), device)
+        self._train_classes = on_device_if_it_fits(compact_tensor(corpus.split("train")), device)
         self._eval_items = self._choose_eval_items()
         self._generator = torch.Generator(device)
         if runtime.compile:
@@ -82,7 +82,7 @@ class Trainer:
         items = self.corpus.items("valid", self.config.data.num_variables)
         count = min(self.config.train.eval_items, len(items))
         spread = torch.arange(count) * len(items) // count
-        return compact_tensor(items[spread.numpy()], self.runtime.device).long()
+        return compact_tensor(items[spread.numpy()]).to(self.runtime.device).long()
 
     def is_finite(self) -> bool:
         """Whether every weight is a finite number."""
@@ -163,10 +163,11 @@ def compile_blocks(network: nn.Module) -> None:
 def random_crops(
     classes: Integer[Tensor, "N"], num_items: int, num_variables: int, generator: torch.Generator
 ) -> Int[Tensor, "B D"]:
-    """Items cut from a text at uniformly random places."""
+    """Items cut from a text at uniformly random places, on the generator's device."""
     last = len(classes) - num_variables
-    starts = torch.randint(0, last + 1, (num_items, 1), generator=generator, device=classes.device)
-    return classes[starts + torch.arange(num_variables, device=classes.device)].long()
+    starts = torch.randint(0, last + 1, (num_items, 1), generator=generator, device=generator.device)
+    index = starts.to(classes.device) + torch.arange(num_variables, device=classes.device)
+    return classes[index].to(generator.device).long()
 
 
 def step_seed(seed: int, step: int) -> int:
@@ -174,7 +175,14 @@ def step_seed(seed: int, step: int) -> int:
     return (seed * 1_000_003 + step) & (2**63 - 1)
 
 
-def compact_tensor(classes: Integer[np.ndarray, "..."], device: torch.device) -> Tensor:
-    """An array of classes as a tensor of few bytes on the device."""
+def compact_tensor(classes: Integer[np.ndarray, "..."]) -> Integer[Tensor, "..."]:
+    """An array of classes as a tensor of few bytes."""
     compact = classes if classes.dtype.itemsize == 1 else classes.astype("int32")
-    return torch.from_numpy(compact.copy()).to(device)
+    return torch.from_numpy(compact.copy())
+
+
+def on_device_if_it_fits(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on the device, or where it is if it would take more than half of the device's free memory."""
+    if device.type == "cuda" and tensor.nbytes > torch.cuda.mem_get_info(device)[0] // 2:
+        return tensor
+    return tensor.to(device)
