@@ -154,7 +154,12 @@ def test_infill_reads_standard_input_and_bytes(run, capsys, tmp_path, monkeypatc
     out = tmp_path / "out"
     assert output(capsys, ["infill", str(tmp_path / "bytes"), str(tmp_path / "in"), "-o", str(out)]) == ""
     content = out.read_bytes()
-    assert (content[:3], content[4:]) == (b"\xff\r\n", b"\x00\n")
+    assert (content[:3], content[4:]) == (b"\xff\r\n", b"\x00")
+    assert output(capsys, ["sample", str(tmp_path / "bytes"), "-n", "3", "--calls", "2", "-o", str(out)]) == ""
+    assert len(out.read_bytes()) == 3 * 16
+    samples = json.loads(output(capsys, ["sample", str(tmp_path / "bytes"), "--calls", "2", "--json"]))["samples"]
+    assert [len(sample) for sample in samples] == [16]
+    assert all(0 <= value < 256 for value in samples[0])
 
 
 def test_json_goes_where_it_should(run, capsys, tmp_path):
@@ -265,6 +270,18 @@ def test_resuming_a_finished_run_changes_nothing(run, capsys):
     assert "already holds a run" in fails(capsys, ["train", "text", *flags])[1]
     assert main(["train", "text", *flags, "--resume"]) == 0
     assert {path.name: path.read_bytes() for path in (run / "run").iterdir()} == before
+
+
+def test_a_resumed_run_remembers_its_flags(run, capsys, tmp_path):
+    flags = ["--data", str(run / "text.txt"), "--out", str(tmp_path / "run")]
+    assert main(["train", "text", *flags, *SMALL, "--steps", "4", "--seed", "3"]) == 0
+    assert main(["train", "text", *flags, "--resume", "--steps", "6"]) == 0
+    facts = json.loads(output(capsys, ["info", str(tmp_path / "run"), "--json"]))
+    assert (facts["step"], facts["seed"], facts["variables"]) == (6, 3, 16)
+    assert "another width" in fails(capsys, ["train", "text", *flags, "--resume", "--width", "64"])[1]
+    assert "holds a run of the preset text" in fails(capsys, ["train", "bytes", *flags, "--resume"])[1]
+    (tmp_path / "run" / "config.json").write_text("{")
+    assert "config.json is damaged" in fails(capsys, ["train", "text", *flags, "--resume"])[1]
 
 
 def test_a_model_without_its_state_is_not_overwritten(run, capsys, tmp_path):

@@ -5,6 +5,7 @@ Exit status: 0 fine, 1 failed, 2 bad usage. `--debug` anywhere shows the traceba
 
 import contextlib
 import io
+import os
 import re
 import sys
 from typing import Annotated
@@ -86,8 +87,10 @@ def parse(arguments: list[str]) -> Command:
 def one_line(box: str) -> str:
     """The text of a framed message without its frame, colours and rulers."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", box)
-    lines = [line.strip(" │╭╮╰╯─") for line in plain.splitlines()]
-    return " ".join(line for line in lines if line)
+    lines = [stripped for line in plain.splitlines() if (stripped := line.strip(" │╭╮╰╯─"))]
+    if len(lines) > 1 and lines[1].lower().startswith(lines[0].lower()):
+        del lines[0]  # the frame's title, said again
+    return " ".join(lines)
 
 
 def fail(message: str, status: int) -> int:
@@ -98,6 +101,8 @@ def fail(message: str, status: int) -> int:
 
 def entry_point() -> None:
     """The installed `ardm` command."""
+    # Threads that wait by spinning starve each other as soon as another process wants a core.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     sys.exit(main())

@@ -16,10 +16,12 @@ from typing import Any
 from torch import Tensor
 
 from ardm.checkpoint import MODEL_FILE, read_tensors, save_model, write_tensors
+from ardm.config import RunConfig
 from ardm.errors import ArdmError, CheckpointError
 from ardm.files import written_whole
 from ardm.trainer import Trainer
 
+CONFIG_FILE = "config.json"
 STATE_FILE = "state.safetensors"
 PREVIOUS_STATE_FILE = "state.previous.safetensors"
 KIND = "training state"
@@ -31,6 +33,17 @@ CHANGEABLE_FIELDS = {"steps", "eval_every", "checkpoint_every", "log_every"}
 def holds_a_run(folder: Path) -> bool:
     """Whether there is anything in a folder that a new run would overwrite."""
     return any((folder / name).exists() for name in (STATE_FILE, PREVIOUS_STATE_FILE, MODEL_FILE))
+
+
+def read_config(folder: Path) -> RunConfig | None:
+    """The configuration of the run in a folder, if there is one."""
+    path = folder / CONFIG_FILE
+    if not path.exists():
+        return None
+    try:
+        return RunConfig.from_dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path} is damaged ({error}); restore it or start a new run") from None
 
 
 def save_state(trainer: Trainer, folder: Path) -> None:

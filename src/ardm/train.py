@@ -11,7 +11,7 @@ from torch import Tensor
 from ardm.errors import ArdmError
 from ardm.files import remove_leftovers, written_whole
 from ardm.metrics import Metrics, metrics_log
-from ardm.state import save_state
+from ardm.state import CONFIG_FILE, save_state
 from ardm.trainer import Trainer
 
 FINAL_PASSES = 8
@@ -99,5 +99,5 @@ def prepare_folder(trainer: Trainer, folder: Path) -> None:
     """The run's folder with its configuration, rid of what a killed run was writing."""
     folder.mkdir(parents=True, exist_ok=True)
     remove_leftovers(folder)
-    with written_whole(folder / "config.json") as temporary:
+    with written_whole(folder / CONFIG_FILE) as temporary:
         temporary.write_text(json.dumps(trainer.config.to_dict(), indent=2) + "\n", encoding="utf-8")

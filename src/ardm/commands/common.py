@@ -33,11 +33,16 @@ def write_output(path: Path | None, content: bytes) -> None:
     """Print content, or write it to a file as a whole; either way with a line break at its end."""
     if path is None:
         print(content.decode("utf-8", "replace"))
-        return
+    else:
+        write_file(path, content + b"\n")
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write content to a file as a whole."""
     from ardm.files import written_whole
 
     with written_whole(path) as temporary:
-        temporary.write_bytes(content + b"\n")
+        temporary.write_bytes(content)
 
 
 @contextmanager

@@ -39,7 +39,7 @@ def text8_sizes(root: Path) -> str:
 
     corpus = load_text8(root)
     sizes = ", ".join(f"{name} {len(corpus.split(name)):,}" for name in ("train", "valid", "test"))
-    return f"{corpus.title}: {sizes} characters, md5 as published"
+    return f"{corpus.title}: {sizes} characters, md5 as expected"
 
 
 def cifar10_sizes(root: Path) -> str:
@@ -48,7 +48,7 @@ def cifar10_sizes(root: Path) -> str:
 
     corpus = load_cifar10(root)
     sizes = ", ".join(f"{name} {len(corpus.split(name)):,}" for name in ("train", "valid", "test"))
-    return f"{corpus.title}: {sizes} images of 32 x 32, md5 as published"
+    return f"{corpus.title}: {sizes} images of 32 x 32, md5 as expected"
 
 
 def fetch_text8(root: Path) -> None:

@@ -18,6 +18,7 @@ from ardm.commands.common import (
     make_schedule,
     progress,
     require_positive,
+    write_file,
     write_output,
 )
 from ardm.errors import UsageError
@@ -58,10 +59,10 @@ class SamplerFlags:
     """Samples drawn together; another size draws other samples."""
     seed: int = 0
     output: OutputPath = None
-    """Write to this file instead of the screen."""
+    """Write to this file instead of the screen; raw bytes, one sample after another, for a model of bytes."""
     device: str | None = None
     json: bool = False
-    """JSON instead of text."""
+    """JSON instead of text; lists of integers for a model of bytes."""
 
     def check(self) -> None:
         """A usage error for flags that make no sense."""
@@ -131,10 +132,13 @@ class SamplerFlags:
             return
         contents = [alphabet.decode(chain[-1]) for chain in chains]
         if self.json:
-            texts = [c.decode("utf-8", "replace") for c in contents]
-            write_output(self.output, as_json({"calls": schedule.num_calls, "samples": texts}))
+            samples = [list(c) if alphabet.characters is None else c.decode() for c in contents]
+            write_output(self.output, as_json({"calls": schedule.num_calls, "samples": samples}))
+        elif alphabet.characters is None and self.output is not None:
+            write_file(self.output, b"".join(contents))
         else:
-            write_output(self.output, b"\n".join(contents))
+            has_line_breaks = alphabet.characters is None or "\n" in alphabet.characters
+            write_output(self.output, (b"\n---\n" if has_line_breaks else b"\n").join(contents))
 
 
 def chain_rows(num_calls: int) -> list[int]:

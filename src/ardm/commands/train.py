@@ -37,25 +37,35 @@ class Train:
     minutes: float | None = None
     """Save and stop once the run has taken this long in all; --resume with more goes on."""
     batch_size: int | None = None
+    """Items of a training step. Sizes and rates not given are the preset's, or the resumed run's."""
     item_length: int | None = None
     """Characters of an item."""
     layers: int | None = None
+    """Blocks of the network."""
     width: int | None = None
+    """Channels of the network."""
     learning_rate: float | None = None
+    """Peak rate of AdamW."""
     muon_rate: float | None = None
+    """Peak rate of Muon, which trains the matrices inside blocks."""
     warmup_steps: int | None = None
+    """Steps over which the rates rise."""
     base: int | None = None
     """Train an upscale model that generates digits in this base."""
     parametrization: Literal["data", "direct"] | None = None
     """Of an upscale model."""
     eval_every: int | None = None
+    """Steps between evaluations on held-out items."""
     checkpoint_every: int | None = None
+    """Steps between checkpoints."""
     log_every: int | None = None
-    seed: int = 0
+    """Steps between lines of metrics.jsonl."""
+    seed: int | None = None
+    """Seed of the weights and of all draws; 0 by default."""
     device: str | None = None
     """cpu or cuda; CUDA where there is one by default."""
-    compile: bool = True
-    """Compile the network (CUDA only)."""
+    no_compile: bool = False
+    """Run the network as it is instead of compiling it first (CUDA only)."""
 
     def run(self) -> None:
         """Train, showing progress."""
@@ -73,7 +83,7 @@ class Train:
         if started and not self.resume:
             raise UsageError(f"{self.out} already holds a run; --resume continues it, or choose another --out")
         corpus = load_text(self.data, config.data.kind)
-        trainer = Trainer(config, corpus, Runtime.choose(self.device, compile=self.compile))
+        trainer = Trainer(config, corpus, Runtime.choose(self.device, compile=not self.no_compile))
         with locked(self.out):
             if started:
                 restore_state(trainer, self.out)
@@ -81,13 +91,11 @@ class Train:
             run_with_progress(trainer, self.out, self.minutes)
 
     def _config(self) -> "RunConfig":
-        from ardm.presets import PRESETS
-
-        config = PRESETS[self.preset]()
+        config = self._base_config()
         try:
             return replace(
                 config,
-                seed=self.seed,
+                **_given(seed=self.seed),
                 data=replace(config.data, **_given(num_variables=self.item_length)),
                 network=replace(config.network, **_given(num_layers=self.layers, width=self.width)),
                 depth=replace(config.depth, **_given(base=self.base, parametrization=self.parametrization)),
@@ -95,6 +103,18 @@ class Train:
             )
         except ValueError as error:
             raise UsageError(str(error)) from None
+
+    def _base_config(self) -> "RunConfig":
+        """The configuration of the run to be resumed, or the preset's."""
+        from ardm.presets import PRESETS
+        from ardm.state import read_config
+
+        saved = read_config(self.out) if self.resume else None
+        if saved is None:
+            return PRESETS[self.preset]()
+        if saved.preset != self.preset:
+            raise UsageError(f"{self.out} holds a run of the preset {saved.preset}, not of {self.preset}")
+        return saved
 
     def _train_flags(self) -> dict[str, Any]:
         names = ("steps", "batch_size", "learning_rate", "muon_rate", "warmup_steps")

@@ -32,7 +32,8 @@ def parse_gaps(content: bytes, mask: str, alphabet: Alphabet, num_variables: int
         raise DataError(f"the text has {len(symbols)} characters; this model takes 1 to {num_variables}")
     gaps = gap_positions(symbols, mask)
     if not gaps.any():
-        raise UsageError(f"nothing to fill: the text has no {mask!r}; mark gaps with it or give --mask ranges")
+        shown = content[:40].decode("utf-8", "replace")
+        raise UsageError(f"nothing to fill: there is no {mask!r} in {shown!r}; mark gaps with it or give --mask ranges")
     kept = [symbol for symbol, gap in zip(symbols, gaps, strict=True) if not gap]
     known, values = np.zeros(num_variables, bool), np.zeros(num_variables, np.int64)
     known[: len(symbols)] = ~gaps
