@@ -10,5 +10,5 @@ ardm train text8-paper --data "$data" --out "$out/text8-paper" --resume --minute
 for run in text8 text8-paper; do
     ardm eval "$out/$run" "$data" --items 20000 --batch-size 512
 done
-ardm report calls "$out/text8" "$data" --items 500 --batch-size 512 -o "$out/calls.md"
+ardm report calls "$out/text8" "$data" --items 200 --batch-size 512 -o "$out/calls.md"
 cat "$out/calls.md"

@@ -34,7 +34,7 @@ def text8() -> RunConfig:
         data=DataConfig(kind="text8"),
         network=TransformerConfig(num_layers=12, width=512, head_width=128),
         train=TrainConfig(
-            steps=30_000,
+            steps=29_000,
             batch_size=256,
             learning_rate=2e-3,
             muon_rate=0.02,
