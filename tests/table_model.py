@@ -144,7 +144,7 @@ def _case(
 ) -> Case:
     network = TableNetwork(depth.num_stages, depth.num_values, num_variables, parametrization.num_outputs)
     return Case(
-        model=ARDM(network, parametrization, num_variables),
+        model=ARDM(network, parametrization, (num_variables,)),
         oracle=Oracle(network, decay, children),
         num_classes=depth.num_classes,
         num_variables=num_variables,

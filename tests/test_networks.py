@@ -29,7 +29,7 @@ def build(kind: str) -> ARDM:
         network = PaperTransformer(SMALL_PAPER, **shape) if kind == "paper" else Transformer(SMALL, **shape)
         for parameter in network.parameters():  # zero-initialised parts would hide what lies before them
             torch.nn.init.normal_(parameter, std=0.2)
-    return ARDM(network, parametrization, D)
+    return ARDM(network, parametrization, (D,))
 
 
 @pytest.mark.parametrize("kind", ["ours", "upscale", "paper"])
@@ -87,7 +87,9 @@ def test_other_lengths_work(length, generator):
     inputs = torch.randint(0, K, (2, length), generator=generator)
     zeros = torch.zeros(2, dtype=torch.int64)
     for kind in ("ours", "paper"):
-        assert build(kind).outputs(inputs, inputs > 0, zeros, zeros).shape == (2, length, K)
+        model = build(kind)
+        other = ARDM(model.network, model.parametrization, (length,))
+        assert other.outputs(inputs, inputs > 0, zeros, zeros).shape == (2, length, K)
 
 
 def test_rotary_scores_depend_on_the_distance_alone(generator):

@@ -130,7 +130,7 @@ class RunConfig:
             num_outputs=parametrization.num_outputs,
             num_stages=parametrization.depth.num_stages,
         )
-        return ARDM(network, parametrization, self.data.num_variables)
+        return ARDM(network, parametrization, (self.data.num_variables,))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

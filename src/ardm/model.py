@@ -1,5 +1,6 @@
 """A model: a network, the items it is made for, and how its outputs become probabilities."""
 
+import math
 from typing import Protocol
 
 from jaxtyping import Bool, Float, Int
@@ -9,30 +10,35 @@ from ardm.depth import Children, Parametrization
 
 
 class Network(Protocol):
-    """theta = f(i, m, s, t): the outputs for every variable from what is revealed so far.
+    """theta = f(i, m, s, t): O outputs for every variable from what is revealed so far.
 
-    `inputs` holds the value at level stage+1 where `mask` is True and at level stage elsewhere. `t` counts the
+    Items come in their shape: (B, D) for text, (B, height, width, channels) for images. `inputs` holds the value at level stage+1 where `mask` is True and at level stage elsewhere. `t` counts the
     revealed variables of this stage. A network may ignore the mask, the stage or the step.
     """
 
     def __call__(
         self,
-        inputs: Int[Tensor, "B D"],
-        mask: Bool[Tensor, "B D"],
+        inputs: Int[Tensor, "B *shape"],
+        mask: Bool[Tensor, "B *shape"],
         stage: Int[Tensor, "B"],
         t: Int[Tensor, "B"],
-    ) -> Float[Tensor, "B D O"]: ...
+    ) -> Float[Tensor, "B *shape O"]: ...
 
 
 class ARDM(nn.Module):
-    """An autoregressive diffusion model over items of D variables."""
+    """An autoregressive diffusion model over items of D variables.
 
-    def __init__(self, network: nn.Module, parametrization: Parametrization, num_variables: int) -> None:
+    `shape` is the shape of an item for the network alone; everywhere else an item is a row of D variables. A
+    network that takes other shapes may serve in several models, which share its weights.
+    """
+
+    def __init__(self, network: nn.Module, parametrization: Parametrization, shape: tuple[int, ...]) -> None:
         super().__init__()
         self.network = network
         self.parametrization = parametrization
         self.depth = parametrization.depth
-        self.num_variables = num_variables
+        self.shape = shape
+        self.num_variables = math.prod(shape)
 
     @property
     def num_stages(self) -> int:
@@ -47,7 +53,8 @@ class ARDM(nn.Module):
         t: Int[Tensor, "B"],
     ) -> Float[Tensor, "B D O"]:
         """The network's outputs in float32 (float64 if it computes so)."""
-        outputs: Tensor = self.network(inputs, mask, stage, t)
+        shape = (-1, *self.shape)
+        outputs: Tensor = self.network(inputs.view(shape), mask.view(shape), stage, t).flatten(1, -2)
         return outputs if outputs.dtype.itemsize >= 4 else outputs.float()
 
     def forward(
