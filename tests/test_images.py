@@ -11,8 +11,8 @@ import torch
 from PIL import Image
 
 from ardm.data.cifar10 import MD5, load_cifar10
-from ardm.data.images import CropSampler, ImageCorpus, ImageShape, augment, load_image_folder, read_image
-from ardm.errors import DataError
+from ardm.data.images import ImageCorpus, ImageSampler, augment, load_image_folder, load_images, parse_size, read_image
+from ardm.errors import DataError, UsageError
 
 RANDOM = np.random.default_rng(0)
 
@@ -24,17 +24,16 @@ def random_image(height: int, width: int, channels: int = 3) -> np.ndarray:
 def test_tiles_cover_an_image_without_its_rests():
     image = random_image(7, 9)
     corpus = ImageCorpus(title="t", train=[image], valid=[], test=[])
-    shape = ImageShape(height=3, width=4)
+    shape = (3, 4, 3)
     items = corpus.items("train", shape)
     expected = [image[y : y + 3, x : x + 4] for y in (0, 3) for x in (0, 4)]
-    assert np.array_equal(shape.to_images(items), np.stack(expected))
+    assert np.array_equal(items.reshape(-1, *shape), np.stack(expected))
     with pytest.raises(DataError, match="no image of the valid split is as large as 3 x 4"):
         corpus.items("valid", shape)
 
 
 def test_crops_come_from_every_place_alike(generator):
     images = [random_image(4, 3), random_image(2, 2), random_image(1, 9), random_image(3, 5)]
-    shape = ImageShape(height=2, width=2)
     places = {
         image[y : y + 2, x : x + 2].tobytes(): 0
         for image in images
@@ -42,23 +41,29 @@ def test_crops_come_from_every_place_alike(generator):
         for x in range(image.shape[1] - 1)
     }
     assert len(places) == 6 + 1 + 8
-    crops = CropSampler(images, shape, torch.device("cpu")).draw(15_000, generator)
+    crops = ImageSampler(images, (2, 2, 3), torch.device("cpu")).draw(15_000, generator)
     for crop in crops.numpy().astype(np.uint8):
         places[crop.tobytes()] += 1  # a KeyError for a crop that is none
     assert 800 < min(places.values()) <= max(places.values()) < 1200
     with pytest.raises(DataError, match="no image is as large as an item of 5 x 5"):
-        CropSampler(images, ImageShape(height=5, width=5), torch.device("cpu"))
+        ImageSampler(images, (5, 5, 3), torch.device("cpu"))
+
+
+def augmented(image: np.ndarray, augmentation: str, generator: torch.Generator) -> np.ndarray:
+    images = torch.from_numpy(image).long().expand(400, -1, -1, -1)
+    return augment(images, augmentation, generator).numpy().astype(np.uint8)
 
 
 def test_augmentation_reaches_the_eight_symmetries(generator):
     image = random_image(3, 3)
     expected = {np.rot90(i, k).tobytes() for i in (image, image[:, ::-1]) for k in range(4)}
-    items = torch.from_numpy(image.reshape(1, -1)).long().expand(400, -1)
-    drawn = augment(items, ImageShape(height=3, width=3), generator).numpy().astype(np.uint8)
+    drawn = augmented(image, "flips and turns", generator)
     assert {item.tobytes() for item in drawn} == expected
+    drawn = augmented(image, "flips", generator)
+    assert {item.tobytes() for item in drawn} == {image.tobytes(), np.ascontiguousarray(image[:, ::-1]).tobytes()}
+    assert (augmented(image, "none", generator) == image).all()
     wide = random_image(2, 3)
-    items = torch.from_numpy(wide.reshape(1, -1)).long().expand(100, -1)
-    drawn = augment(items, ImageShape(height=2, width=3), generator).numpy().astype(np.uint8)
+    drawn = augmented(wide, "flips and turns", generator)
     assert {i.tobytes() for i in drawn} == {
         np.ascontiguousarray(wide[::a, ::b]).tobytes() for a in (1, -1) for b in (1, -1)
     }
@@ -156,3 +161,17 @@ def test_the_real_cifar10():
     assert [len(corpus.split(s)) for s in ("train", "valid", "test")] == [49_000, 1000, 10_000]
     mean = np.mean([image.mean() for image in corpus.test])
     assert mean == pytest.approx(121.5, abs=0.5)
+
+
+def test_one_image_is_all_test(tmp_path):
+    pixels = random_image(4, 5)
+    corpus = load_images(save(tmp_path / "one.png", pixels, "RGB"), 3)
+    assert np.array_equal(corpus.items("all", (4, 5, 3)), pixels.reshape(1, -1))
+    assert np.array_equal(corpus.items("test", (4, 5, 3)), pixels.reshape(1, -1))
+
+
+@pytest.mark.parametrize("size", ["", "32", "0x4", "4x", "4x-3", "4X4", "999999x1"])
+def test_sizes_that_are_none_are_refused(size):
+    with pytest.raises(UsageError, match="--size must be WIDTHxHEIGHT"):
+        parse_size(size)
+    assert parse_size("48x32") == (32, 48)

@@ -1,6 +1,8 @@
 import math
-from itertools import permutations
+from fractions import Fraction
+from itertools import combinations, permutations, product
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -20,38 +22,129 @@ from ardm.orders import (
 )
 from table_model import assert_follows
 
+SIZES = st.integers(1, 9)
+SHAPES = st.tuples(st.integers(1, 70)) | st.tuples(SIZES, SIZES, st.integers(1, 4))
+IMAGE = (32, 32, 3)
 
-@given(st.sampled_from(sorted(NAMED_ORDERS)), st.integers(1, 70))
-def test_named_orders_are_permutations(name, num_variables):
-    order = NAMED_ORDERS[name](num_variables)
-    assert sorted(order.tolist()) == list(range(num_variables))
+
+@given(st.sampled_from(sorted(NAMED_ORDERS)), SHAPES)
+def test_named_orders_are_permutations(name, shape):
+    order = NAMED_ORDERS[name](shape)
+    assert sorted(order.tolist()) == list(range(math.prod(shape)))
+
+
+@pytest.mark.parametrize("name", NAMED_ORDERS)
+@pytest.mark.parametrize("shape", [(), (0,), (4, 4), (4, 0, 3), (4, -4, -3), (1, 4, 4, 3)])
+def test_named_orders_reject_other_shapes(name, shape):
+    with pytest.raises(ValueError, match=r"shape \(D,\) or \(height, width, channels\), each at least 1; got \("):
+        NAMED_ORDERS[name](shape)
 
 
 def test_raster_and_reverse():
-    assert raster(4).tolist() == [0, 1, 2, 3]
-    assert reverse(4).tolist() == [3, 2, 1, 0]
+    assert raster((4,)).tolist() == raster((2, 1, 2)).tolist() == [0, 1, 2, 3]
+    assert reverse((4,)).tolist() == reverse((2, 1, 2)).tolist() == [3, 2, 1, 0]
 
 
 def test_spaced_takes_every_stride_th():
-    assert spaced(7, 3).tolist() == [0, 3, 6, 1, 4, 2, 5]
-    assert spaced(9).tolist() == spaced(9, 3).tolist()
-    assert spaced(5, 1).tolist() == raster(5).tolist()
+    assert spaced((7,), 3).tolist() == [0, 3, 6, 1, 4, 2, 5]
+    assert spaced((9,)).tolist() == spaced((9,), 3).tolist()
+    assert spaced((5,), 1).tolist() == raster((5,)).tolist()
+
+
+@pytest.mark.parametrize("num_variables", range(1, 50))
+def test_spaced_has_a_stride_of_about_the_root(num_variables):
+    stride = min(range(1, num_variables + 1), key=lambda stride: abs(stride - num_variables**0.5))
+    expected = [index for first in range(stride) for index in range(first, num_variables, stride)]
+    assert spaced((num_variables,)).tolist() == expected
+
+
+def spaced_pixels(shape, stride_y, stride_x):
+    """Lattice by lattice, channel by channel, pixel by pixel."""
+    height, width, channels = shape
+    order = []
+    for dy, dx in product(range(stride_y), range(stride_x)):
+        for channel in range(channels):
+            for y, x in product(range(dy, height, stride_y), range(dx, width, stride_x)):
+                order.append((y * width + x) * channels + channel)
+    return order
+
+
+@pytest.mark.parametrize("shape", [(4, 6, 3), (5, 7, 1), (1, 7, 2), (7, 1, 3)])
+@pytest.mark.parametrize("stride", [1, 2, 3, 5])
+def test_spaced_takes_lattices_of_pixels(shape, stride):
+    assert spaced(shape, stride).tolist() == spaced_pixels(shape, stride, stride)
+
+
+@pytest.mark.parametrize(("shape", "strides"), [((9, 9, 3), (3, 3)), ((4, 16, 1), (2, 4)), ((1, 9, 2), (1, 3))])
+def test_spaced_has_a_default_for_each_axis(shape, strides):
+    assert spaced(shape).tolist() == spaced_pixels(shape, *strides)
 
 
 @pytest.mark.parametrize("stride", [-1, 0, 8])
-def test_spaced_rejects_strides_out_of_range(stride):
+@pytest.mark.parametrize("shape", [(7,), (2, 7, 30), (7, 1, 30)])
+def test_spaced_rejects_strides_out_of_range(shape, stride):
     with pytest.raises(ValueError, match=rf"must lie in 1\.\.7, got {stride}"):
-        spaced(7, stride)
+        spaced(shape, stride)
 
 
-def radical_inverse(index):
-    """The binary digits of the index mirrored about the point, as a float."""
-    return sum(int(bit) / 2 ** (place + 1) for place, bit in enumerate(reversed(f"{index:b}")))
+def radical_inverse(index, base=2):
+    """The digits of the index mirrored about the point."""
+    if index == 0:
+        return Fraction(0)
+    return (index % base + radical_inverse(index // base, base)) / base
 
 
 @pytest.mark.parametrize("num_variables", [1, 2, 6, 8, 31])
 def test_halton_sorts_by_radical_inverse(num_variables):
-    assert halton(num_variables).tolist() == sorted(range(num_variables), key=radical_inverse)
+    assert halton((num_variables,)).tolist() == sorted(range(num_variables), key=radical_inverse)
+
+
+def halton_visits(shape):
+    """The cells of an image at the first visit of a Halton point, until none is left."""
+    _, width, channels = shape
+    visited, n = {}, 0
+    while len(visited) < math.prod(shape):
+        y, x, channel = (int(size * radical_inverse(n, base)) for size, base in zip(shape, (2, 3, 5), strict=True))
+        visited[(y * width + x) * channels + channel] = None
+        n += 1
+    return list(visited)
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 1), (1, 1, 3), (1, 8, 1), (8, 1, 3), (4, 9, 5), (7, 5, 3), (6, 10, 4), (3, 3, 3), (16, 16, 1)]
+)
+def test_halton_visits_cells_of_an_image(shape):
+    assert halton(shape).tolist() == halton_visits(shape)
+
+
+def test_halton_never_changes():
+    assert halton((11,)).tolist() == [0, 8, 4, 2, 10, 6, 1, 9, 5, 3, 7]
+    assert halton(IMAGE)[:12].tolist() == [0, 1566, 832, 2314, 428, 1992, 1173, 2740, 277, 1733, 993, 2562]
+
+
+def first_of_image(order, number):
+    """Rows, columns and channels of the first variables in an image."""
+    return np.unravel_index(order[:number], IMAGE)
+
+
+def closest_squared(y, x):
+    """The least squared distance between two of the pixels."""
+    return min((y[i] - y[j]) ** 2 + (x[i] - x[j]) ** 2 for i, j in combinations(range(len(y)), 2))
+
+
+def test_halton_spreads_over_an_image():
+    y, x, _ = first_of_image(halton(IMAGE), 27)
+    assert len(set(y)) == len(set(x)) == 27  # the inverses are whole multiples of 1/32 and of 1/27
+    y, x, channel = first_of_image(halton(IMAGE), 48)
+    assert (np.bincount(y // 2) == 3).all()  # in 48 = 3 * 16 points each sixteenth occurs thrice
+    assert np.bincount(channel).tolist() == [18, 16, 14]
+    assert closest_squared(y, x) == 5  # a square grid of 48 pixels has 32 * 32 / 48 = 21
+
+
+def test_spaced_spreads_over_an_image():
+    y, x, channel = first_of_image(spaced(IMAGE), 48)
+    assert channel.tolist() == [0] * 36 + [1] * 12  # the stride is 6, so a lattice has 6 * 6 pixels
+    assert closest_squared(y[:36], x[:36]) == closest_squared(y[36:], x[36:]) == 6**2
 
 
 def splitmix64(x):
@@ -66,13 +159,14 @@ def splitmix64(x):
 def test_pseudorandom_sorts_by_splitmix64(seed, num_variables):
     start = splitmix64(seed % 2**64)
     expected = sorted(range(num_variables), key=lambda index: splitmix64((start + index) % 2**64))
-    assert pseudorandom(num_variables, seed).tolist() == expected
+    assert pseudorandom((num_variables,), seed).tolist() == expected
 
 
 def test_pseudorandom_never_changes():
     assert splitmix64(0) == 0xE220A8397B1DCDAF  # the generator's published first output
-    assert pseudorandom(7).tolist() == [5, 1, 4, 2, 0, 6, 3]
-    assert pseudorandom(7, seed=1).tolist() != pseudorandom(7).tolist()
+    assert pseudorandom((7,)).tolist() == [5, 1, 4, 2, 0, 6, 3]
+    assert pseudorandom((2, 1, 3)).tolist() == pseudorandom((6,)).tolist()
+    assert pseudorandom((7,), seed=1).tolist() != pseudorandom((7,)).tolist()
 
 
 def test_orders_are_checked():

@@ -84,10 +84,10 @@ def test_text8_problems_are_told(tmp_path, monkeypatch):
 
 def test_items_are_whole_and_in_order():
     corpus = TextCorpus(title="t", alphabet=BYTES, classes=np.arange(23, dtype=np.uint8), num_held_out=4)
-    assert corpus.items("train", 7).tolist() == [list(range(7)), list(range(7, 14))]
-    assert corpus.items("test", 4).tolist() == [[19, 20, 21, 22]]
+    assert corpus.items("train", (7,)).tolist() == [list(range(7)), list(range(7, 14))]
+    assert corpus.items("test", (4,)).tolist() == [[19, 20, 21, 22]]
     with pytest.raises(DataError, match="the valid split has 4 characters, too few for an item of 5"):
-        corpus.items("valid", 5)
+        corpus.items("valid", (5,))
 
 
 def test_own_text_from_files_and_folders(tmp_path):
@@ -117,4 +117,4 @@ def test_the_real_text8():
     corpus = load_text8(Path(os.environ["ARDM_DATA"]))
     assert corpus.title.startswith("text8")
     assert corpus.alphabet.decode(corpus.split("train")[:21]) == b" anarchism originated"
-    assert len(corpus.items("test", 250)) == len(corpus.items("valid", 250)) == 20_000
+    assert len(corpus.items("test", (250,))) == len(corpus.items("valid", (250,))) == 20_000

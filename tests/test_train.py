@@ -15,11 +15,12 @@ import torch
 
 from ardm.checkpoint import MODEL_FILE, load_model, read_tensors
 from ardm.config import DepthConfig, TrainConfig
+from ardm.data.text import TextSampler
 from ardm.errors import ArdmError, CheckpointError
 from ardm.runtime import Runtime
 from ardm.state import STATE_FILE, restore_state, save_state
 from ardm.train import run_training
-from ardm.trainer import Trainer, random_crops
+from ardm.trainer import Trainer
 from tiny import TEXT, tiny_config, tiny_corpus, tiny_upscale_config
 
 CPU = Runtime(device=torch.device("cpu"))
@@ -159,7 +160,7 @@ def test_absurd_settings_are_refused():
 
 
 def test_crops_reach_both_ends(generator):
-    crops = random_crops(torch.arange(6), 200, 4, generator)
+    crops = TextSampler(torch.arange(6), 4, torch.device("cpu")).draw(200, generator)
     assert {tuple(row) for row in crops.tolist()} == {(0, 1, 2, 3), (1, 2, 3, 4), (2, 3, 4, 5)}
 
 

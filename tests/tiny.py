@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ardm.config import DataConfig, DepthConfig, RunConfig, TrainConfig
+from ardm.config import DepthConfig, RunConfig, TextData, TrainConfig
 from ardm.data.text import TextCorpus, load_own_text
 from ardm.nn import TransformerConfig
 
@@ -13,7 +13,7 @@ def tiny_config(**train: object) -> RunConfig:
     """A run of 12 steps on items of 16 characters."""
     config = RunConfig(
         preset="text",
-        data=DataConfig(kind="characters", num_variables=16),
+        data=TextData(kind="characters", num_variables=16),
         network=TransformerConfig(num_layers=1, width=32, head_width=16),
         train=TrainConfig(
             steps=12,

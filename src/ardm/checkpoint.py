@@ -6,7 +6,7 @@ checks.
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 import ardm
-from ardm.config import RunConfig
+from ardm.config import RunConfig, TextData
 from ardm.data.alphabet import Alphabet
+from ardm.data.corpus import Shape
 from ardm.errors import CheckpointError
 from ardm.files import written_whole
 from ardm.model import ARDM
@@ -32,13 +33,21 @@ class TrainedModel:
     """A model ready for use, with what came along."""
 
     config: RunConfig
-    alphabet: Alphabet
+    alphabet: Alphabet | None
+    """The characters of a text model; None for other data."""
     model: ARDM
     profile: Profile
     """Loss components measured on held-out data with these weights, or the training average before that."""
     step: int
     data_title: str
     data_fingerprint: str
+
+    def for_shape(self, shape: Shape) -> "TrainedModel":
+        """The same weights for items of another shape, with the profile stretched to its steps."""
+        if shape == self.model.shape:
+            return self
+        model = ARDM(self.model.network, self.model.parametrization, shape)
+        return replace(self, model=model, profile=self.profile.stretched(model.num_variables))
 
 
 def save_model(path: Path, trained: TrainedModel) -> None:
@@ -48,7 +57,8 @@ def save_model(path: Path, trained: TrainedModel) -> None:
     description = {
         "kind": "model",
         "config": trained.config.to_dict(),
-        "alphabet": trained.alphabet.characters,
+        "num_classes": trained.model.depth.num_classes,
+        "alphabet": None if trained.alphabet is None else trained.alphabet.characters,
         "step": trained.step,
         "data_title": trained.data_title,
         "data_fingerprint": trained.data_fingerprint,
@@ -63,9 +73,11 @@ def load_model(path: Path | str, device: torch.device | str = "cpu") -> TrainedM
     tensors, description = read_tensors(path, "model")
     try:
         config = RunConfig.from_dict(description["config"])
-        alphabet = Alphabet(characters=description["alphabet"])
+        is_text = isinstance(config.data, TextData)
+        alphabet = Alphabet(characters=description["alphabet"]) if is_text else None
+        num_classes = description["num_classes"] if alphabet is None else alphabet.num_classes
         with torch.random.fork_rng(devices=[]):  # initial weights are drawn, then overwritten
-            model = config.build_model(alphabet.num_classes)
+            model = config.build_model(num_classes)
         weights = {n.removeprefix("weights/"): w.float() for n, w in tensors.items() if n.startswith("weights/")}
         model.load_state_dict(weights)
         profile = profile_from_tensors("profile", tensors)

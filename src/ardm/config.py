@@ -3,8 +3,10 @@
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from ardm.data.corpus import Shape
+from ardm.data.images import Augmentation, ImageKind
 from ardm.data.text import TextKind
 from ardm.depth import BaseDepthMap, DataParametrization, DirectParametrization, Parametrization, absorbing
 from ardm.model import ARDM
@@ -14,8 +16,8 @@ MAX_VARIABLES = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataConfig:
-    """What a model is trained on."""
+class TextData:
+    """What a text model is trained on."""
 
     kind: TextKind
     num_variables: int = 250
@@ -25,6 +27,44 @@ class DataConfig:
         if not 1 <= self.num_variables <= MAX_VARIABLES:
             raise ValueError(f"an item has 1 to {MAX_VARIABLES} variables, got {self.num_variables}")
 
+    @property
+    def shape(self) -> Shape:
+        """The shape of an item."""
+        return (self.num_variables,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageData:
+    """What an image model is trained on."""
+
+    kind: ImageKind
+    height: int = 32
+    width: int = 32
+    channels: Literal[1, 3] = 3
+    augmentation: Augmentation = "none"
+    """What is done to training items at random: nothing, flips left to right, or flips and turns by 90 degrees."""
+
+    def __post_init__(self) -> None:
+        if min(self.height, self.width) < 1 or self.num_variables > MAX_VARIABLES:
+            raise ValueError(f"an item has 1 to {MAX_VARIABLES} variables, got {self.height} x {self.width} pixels")
+        if self.channels not in (1, 3):
+            raise ValueError(f"images have 1 channel (grey) or 3 (colour), got {self.channels}")
+        if self.kind == "cifar10" and self.channels != 3:
+            raise ValueError("CIFAR-10 is in colour: it has 3 channels")
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of an item."""
+        return (self.height, self.width, self.channels)
+
+    @property
+    def num_variables(self) -> int:
+        """D: sub-pixels of an item."""
+        return math.prod(self.shape)
+
+
+DataConfig = TextData | ImageData
+
 
 @dataclass(frozen=True, kw_only=True)
 class DepthConfig:
@@ -33,6 +73,8 @@ class DepthConfig:
     base: int | None = None
     parametrization: Literal["data", "direct"] = "data"
     """How outputs become probabilities; direct needs a base."""
+    absorbing_value: int | None = None
+    """The value of hidden variables without a base; None: a class of its own."""
 
     def __post_init__(self) -> None:
         if self.base is None and self.parametrization == "direct":
@@ -43,7 +85,7 @@ class DepthConfig:
     def build(self, num_classes: int) -> Parametrization:
         """The parametrization, with its depth map, for K classes."""
         if self.base is None:
-            return DataParametrization(absorbing(num_classes))
+            return DataParametrization(absorbing(num_classes, self.absorbing_value))
         if not 2 <= self.base < num_classes:
             raise ValueError(
                 f"the base must lie in 2..{num_classes - 1} for {num_classes} classes, got {self.base}; "
@@ -120,17 +162,21 @@ class RunConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**40:
             raise ValueError(f"the seed must lie in 0..2^40, got {self.seed}")
+        if NETWORKS[network_kind(self.network)].takes_images != isinstance(self.data, ImageData):
+            raise ValueError(f"a {network_kind(self.network)} network does not take data of kind {self.data.kind}")
 
     def build_model(self, num_classes: int) -> ARDM:
         """A freshly initialised model for K classes."""
-        parametrization = self.depth.build(num_classes)
+        parametrization, shape = self.depth.build(num_classes), self.data.shape
+        channels = {"num_channels": shape[-1]} if isinstance(self.data, ImageData) else {}
         network = NETWORKS[network_kind(self.network)].module(
             self.network,
             num_values=parametrization.depth.num_values,
             num_outputs=parametrization.num_outputs,
             num_stages=parametrization.depth.num_stages,
+            **channels,
         )
-        return ARDM(network, parametrization, (self.data.num_variables,))
+        return ARDM(network, parametrization, shape)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -141,13 +187,18 @@ class RunConfig:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "RunConfig":
         """The configuration that `to_dict` wrote."""
-        network = dict(values["network"])
-        train = values["train"] | {"betas": tuple(values["train"]["betas"])}
+        network = _with_tuples(values["network"])
+        data_class = TextData if values["data"]["kind"] in get_args(TextKind) else ImageData
         return cls(
             preset=values["preset"],
-            data=DataConfig(**values["data"]),
+            data=data_class(**values["data"]),
             network=NETWORKS[network.pop("kind")].config(**network),
-            train=TrainConfig(**train),
+            train=TrainConfig(**_with_tuples(values["train"])),
             depth=DepthConfig(**values["depth"]),
             seed=values["seed"],
         )
+
+
+def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
+    """Values read from JSON, which has lists only, with tuples again."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

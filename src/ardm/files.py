@@ -24,6 +24,12 @@ def written_whole(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def write_file(path: Path, content: bytes) -> None:
+    """Write content to a file as a whole."""
+    with written_whole(path) as temporary:
+        temporary.write_bytes(content)
+
+
 def remove_leftovers(folder: Path) -> None:
     """Delete what a killed process was writing in a folder that no other process uses."""
     for leftover in folder.glob(".*.partial"):

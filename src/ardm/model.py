@@ -12,8 +12,9 @@ from ardm.depth import Children, Parametrization
 class Network(Protocol):
     """theta = f(i, m, s, t): O outputs for every variable from what is revealed so far.
 
-    Items come in their shape: (B, D) for text, (B, height, width, channels) for images. `inputs` holds the value at level stage+1 where `mask` is True and at level stage elsewhere. `t` counts the
-    revealed variables of this stage. A network may ignore the mask, the stage or the step.
+    Items come in their shape: (B, D) for text, (B, height, width, channels) for images. `inputs` holds the value at
+    level stage+1 where `mask` is True and at level stage elsewhere. `t` counts the revealed variables of this stage.
+    A network may ignore the mask, the stage or the step.
     """
 
     def __call__(

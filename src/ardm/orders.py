@@ -1,7 +1,8 @@
 """Orders in which variables are revealed, and the masks that follow from an order and a step.
 
 Notation (the whole package)
-    D       number of variables of an item
+    shape   of an item: (D,) for text and audio, (height, width, channels) for images
+    D       number of variables of an item, numbered row by row, pixel by pixel, channel by channel
     order   a permutation sigma: order[t] is the variable revealed at step t, t = 0..D-1
     rank    its inverse: rank[d] is the step at which variable d is revealed
     t       the number of variables already revealed, 0..D-1; the paper's t is ours + 1
@@ -11,6 +12,7 @@ Deterministic orders are NumPy arrays that depend on integers alone, so that the
 machine. Uniformly random orders for training and estimation come from a `torch.Generator`.
 """
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -19,46 +21,96 @@ from jaxtyping import Bool, Int, UInt64
 from torch import Tensor
 
 Order = Int[np.ndarray, "D"]
+Shape = tuple[int, ...]
 
 
-def raster(num_variables: int) -> Order:
+def raster(shape: Shape) -> Order:
     """The order 0, 1, ..., D-1: left to right."""
-    return np.arange(num_variables)
+    return np.arange(_num_variables(shape))
 
 
-def reverse(num_variables: int) -> Order:
+def reverse(shape: Shape) -> Order:
     """The order D-1, ..., 1, 0: right to left."""
-    return np.arange(num_variables)[::-1].copy()
+    return np.arange(_num_variables(shape))[::-1].copy()
 
 
-def spaced(num_variables: int, stride: int | None = None) -> Order:
+def spaced(shape: Shape, stride: int | None = None) -> Order:
     """Every stride-th variable, then the same shifted by one, and so on: 0, k, 2k, ..., 1, k+1, ...
 
-    Members of a group that is revealed in one call lie `stride` apart. The default is about sqrt(D).
+    In an image the pixels a stride apart on both axes form a lattice; the lattices follow each other by their
+    offsets (row, column), and each is revealed channel by channel. Members of a group that is revealed in one call
+    lie `stride` apart. The default, for each axis, is about the square root of its size.
     """
-    stride = max(1, round(num_variables**0.5)) if stride is None else stride
-    if not 1 <= stride <= num_variables:
-        raise ValueError(f"the stride of a spaced order must lie in 1..{num_variables}, got {stride}")
-    return np.concatenate([np.arange(first, num_variables, stride) for first in range(stride)])
+    num_variables = _num_variables(shape)
+    longest = max(shape[:2])
+    if stride is not None and not 1 <= stride <= longest:
+        raise ValueError(f"the stride of a spaced order must lie in 1..{longest}, got {stride}")
+    strides = [round(size**0.5) if stride is None else stride for size in shape[:2]] + [*shape[2:]]
+    axes = np.unravel_index(np.arange(num_variables), shape)
+    offsets = [axis % step for axis, step in zip(axes, strides, strict=True)]  # of a channel: the channel itself
+    return np.lexsort(offsets[::-1])  # by the last key first; stable, so raster order among equals
 
 
-def halton(num_variables: int) -> Order:
-    """The variables by their base-2 radical inverse (van der Corput): each new one far from those before."""
-    num_bits = max(1, (num_variables - 1).bit_length())
-    indices = np.arange(num_variables)
-    inverse = np.zeros(num_variables, np.int64)
-    for bit in range(num_bits):
-        inverse |= ((indices >> bit) & 1) << (num_bits - 1 - bit)
-    return np.argsort(inverse, kind="stable")
+def halton(shape: Shape) -> Order:
+    """Each new variable far from those before, by radical inverses (Halton, 1960).
+
+    Variables on a line are sorted by their base-2 radical inverse (van der Corput). Those of an image are listed by
+    their first visit from the Halton sequence in bases 2, 3 and 5: point n lies in the cell
+    floor(size * inverse(n)) of each axis.
+    """
+    num_variables = _num_variables(shape)
+    if len(shape) == 1:
+        power = 1 << (num_variables - 1).bit_length()
+        return np.argsort(_scaled_inverses(num_variables, 2, power), kind="stable")
+    axes = list(zip((2, 3, 5), shape, strict=True))
+    num_points = math.prod(_period(base, size) for base, size in axes)
+    cells = np.ravel_multi_index(tuple(_scaled_inverses(num_points, base, size) for base, size in axes), shape)
+    _, first_visits = np.unique(cells, return_index=True)
+    return cells[np.sort(first_visits)]
 
 
-def pseudorandom(num_variables: int, seed: int = 0) -> Order:
+def pseudorandom(shape: Shape, seed: int = 0) -> Order:
     """A fixed random-looking order: the variables sorted by the SplitMix64 hash of (seed, index).
 
     Defined by 64-bit integer arithmetic alone, so it never changes with a library's version.
     """
     start = np.uint64(_splitmix64(np.array([seed & (2**64 - 1)], np.uint64))[0])
-    return np.argsort(_splitmix64(start + np.arange(num_variables, dtype=np.uint64)), kind="stable")
+    return np.argsort(_splitmix64(start + np.arange(_num_variables(shape), dtype=np.uint64)), kind="stable")
+
+
+def _num_variables(shape: Shape) -> int:
+    if len(shape) not in (1, 3) or min(shape) < 1:
+        raise ValueError(f"an item has shape (D,) or (height, width, channels), each at least 1; got {shape}")
+    return math.prod(shape)
+
+
+def _scaled_inverses(num_points: int, base: int, size: int) -> Int[np.ndarray, "N"]:
+    """floor(size * inverse(n)) for n = 0..N-1; the inverse of ...d2 d1 d0 in digits of the base is 0.d0 d1 d2...
+
+    Horner's rule from the last digit on. As size * digit is whole, the floor of each quotient loses nothing, and no
+    value reaches size * base.
+    """
+    points = np.arange(num_points)
+    scaled, place = np.zeros_like(points), 1
+    while place * base < num_points:
+        place *= base
+    while place:
+        scaled = (size * (points // place % base) + scaled) // base
+        place //= base
+    return scaled
+
+
+def _period(base: int, size: int) -> int:
+    """The least power q of the base such that each of `size` equal cells of [0, 1) holds a whole [a/q, (a+1)/q).
+
+    Which of these intervals an inverse lies in depends on n modulo q alone. The q of several bases are coprime, so
+    as many points as their product meet every combination, and so every cell. Below 2 * base * size.
+    """
+    q = 1
+    # In units of 1/q a cell is q/size long, and the next whole number is up to 1 - gcd/size from its start.
+    while q < 2 * size - math.gcd(q, size):
+        q *= base
+    return q
 
 
 def _splitmix64(x: UInt64[np.ndarray, "N"]) -> UInt64[np.ndarray, "N"]:
@@ -69,7 +121,7 @@ def _splitmix64(x: UInt64[np.ndarray, "N"]) -> UInt64[np.ndarray, "N"]:
         return z ^ (z >> np.uint64(31))
 
 
-NAMED_ORDERS: dict[str, Callable[[int], Order]] = {
+NAMED_ORDERS: dict[str, Callable[[Shape], Order]] = {
     "raster": raster,
     "reverse": reverse,
     "spaced": spaced,

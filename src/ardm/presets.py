@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from ardm.config import DataConfig, RunConfig, TrainConfig
-from ardm.nn import PaperTransformerConfig, TransformerConfig
+from ardm.config import DepthConfig, ImageData, RunConfig, TextData, TrainConfig
+from ardm.nn import PaperTransformerConfig, PaperUNetConfig, TransformerConfig, UNetConfig
 
 
 def text8_paper() -> RunConfig:
     """The paper's text8 model: 12 layers, 768 wide, AdamW at a constant rate, 3 million steps (App. C)."""
     return RunConfig(
         preset="text8-paper",
-        data=DataConfig(kind="text8"),
+        data=TextData(kind="text8"),
         network=PaperTransformerConfig(),
         train=TrainConfig(
             steps=3_000_000,
@@ -31,7 +31,7 @@ def text8() -> RunConfig:
     """Our text8 model, chosen for bits reached in minutes of one H200."""
     return RunConfig(
         preset="text8",
-        data=DataConfig(kind="text8"),
+        data=TextData(kind="text8"),
         network=TransformerConfig(num_layers=12, width=512, head_width=128),
         train=TrainConfig(
             steps=29_000,
@@ -54,7 +54,7 @@ def text8_small() -> RunConfig:
     """A text8 model that trains on a laptop's CPU in minutes."""
     return RunConfig(
         preset="text8-small",
-        data=DataConfig(kind="text8"),
+        data=TextData(kind="text8"),
         network=TransformerConfig(num_layers=4, width=128, head_width=32),
         train=TrainConfig(
             steps=2000,
@@ -75,12 +75,86 @@ def text8_small() -> RunConfig:
 
 def text() -> RunConfig:
     """A user's own text as characters (its own alphabet); small enough for a CPU."""
-    return replace(text8_small(), preset="text", data=DataConfig(kind="characters"))
+    return replace(text8_small(), preset="text", data=TextData(kind="characters"))
 
 
 def raw_bytes() -> RunConfig:
     """A user's own files as raw bytes (K = 256); small enough for a CPU."""
-    return replace(text8_small(), preset="bytes", data=DataConfig(kind="bytes"))
+    return replace(text8_small(), preset="bytes", data=TextData(kind="bytes"))
+
+
+def cifar10_paper() -> RunConfig:
+    """The paper's CIFAR-10 model: 32 + 32 ResBlocks of 256 channels at full resolution, Adam, 3000 epochs (App. C).
+
+    An order-agnostic model hides sub-pixels as 128; with a base, they decay to 0.
+    """
+    return RunConfig(
+        preset="cifar10-paper",
+        data=ImageData(kind="cifar10", augmentation="flips and turns"),
+        network=PaperUNetConfig(),
+        depth=DepthConfig(absorbing_value=128),
+        train=TrainConfig(
+            steps=1_170_000,
+            batch_size=128,
+            learning_rate=1e-4,
+            betas=(0.9, 0.999),
+            clip_norm=100.0,
+            ema_decay=0.9999,
+            cross_entropy_weight=1e-3,
+        ),
+    )
+
+
+def cifar10() -> RunConfig:
+    """Our CIFAR-10 model, chosen for bits reached in minutes of one H200."""
+    return RunConfig(
+        preset="cifar10",
+        data=ImageData(kind="cifar10", augmentation="flips"),
+        network=UNetConfig(widths=(192, 384, 768), depths=(3, 3, 6)),
+        train=TrainConfig(
+            steps=20_000,
+            batch_size=128,
+            learning_rate=2e-3,
+            muon_rate=0.02,
+            betas=(0.9, 0.95),
+            warmup_steps=100,
+            decay_fraction=0.5,
+            ema_decay=0.998,
+            cross_entropy_weight=6.0,
+            eval_items=1000,
+            eval_every=1000,
+            checkpoint_every=2000,
+        ),
+    )
+
+
+def cifar10_small() -> RunConfig:
+    """A CIFAR-10 model that trains on a laptop's CPU in minutes."""
+    return RunConfig(
+        preset="cifar10-small",
+        data=ImageData(kind="cifar10", augmentation="flips"),
+        network=UNetConfig(widths=(32, 64), depths=(1, 3)),
+        train=TrainConfig(
+            steps=2000,
+            batch_size=16,
+            learning_rate=3e-3,
+            muon_rate=0.02,
+            betas=(0.9, 0.95),
+            warmup_steps=20,
+            decay_fraction=0.5,
+            ema_decay=0.99,
+            cross_entropy_weight=6.0,
+            eval_items=256,
+            eval_every=500,
+            checkpoint_every=250,
+            log_every=20,
+        ),
+    )
+
+
+def images() -> RunConfig:
+    """A user's own images, in crops of 32 x 32; small enough for a CPU."""
+    return replace(cifar10_small(), preset="images", data=ImageData(kind="images"))
 
 
 PRESETS: dict[str, Callable[[], RunConfig]] = {
@@ -89,4 +163,8 @@ PRESETS: dict[str, Callable[[], RunConfig]] = {
     "text8-small": text8_small,
     "text": text,
     "bytes": raw_bytes,
+    "cifar10-paper": cifar10_paper,
+    "cifar10": cifar10,
+    "cifar10-small": cifar10_small,
+    "images": images,
 }

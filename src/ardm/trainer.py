@@ -7,14 +7,13 @@ come from a generator seeded with (seed, i), so a resumed run draws exactly what
 import copy
 from collections.abc import Iterator
 
-import numpy as np
 import torch
-from jaxtyping import Int, Integer
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from ardm.checkpoint import TrainedModel, profile_from_tensors, profile_tensors
 from ardm.config import RunConfig
-from ardm.data.text import TextCorpus
+from ardm.data.corpus import Corpus, compact_tensor
 from ardm.likelihood import bound
 from ardm.metrics import Metrics
 from ardm.model import ARDM
@@ -26,18 +25,18 @@ from ardm.runtime import Runtime
 class Trainer:
     """Weights, their average, optimisers, profile, and the number of steps and seconds done."""
 
-    def __init__(self, config: RunConfig, corpus: TextCorpus, runtime: Runtime) -> None:
+    def __init__(self, config: RunConfig, corpus: Corpus, runtime: Runtime) -> None:
         self.config, self.corpus, self.runtime = config, corpus, runtime
         device = runtime.device
         with torch.random.fork_rng(devices=[]):  # weight initialisation takes no generator
             torch.manual_seed(config.seed)
-            self.model = config.build_model(corpus.alphabet.num_classes).to(device)
+            self.model = config.build_model(corpus.num_classes).to(device)
         self.averaged = copy.deepcopy(self.model).requires_grad_(False).eval()
         self.optimizers = make_optimizers(config, self.model)
         self.profile = Profile.empty(self.model.num_stages, self.model.num_variables, device)
         self.measured_profile: Profile | None = None
         self.step, self.seconds, self.finished = 0, 0.0, False
-        self._train_classes = on_device_if_it_fits(compact_tensor(corpus.split("train")), device)
+        self._sampler = corpus.sampler(config.data.shape, device)
         self._eval_items = self._choose_eval_items()
         self._generator = torch.Generator(device)
         if runtime.compile:
@@ -47,7 +46,7 @@ class Trainer:
         """One optimisation step; its metrics stay on the device."""
         config = self.config.train
         self._generator.manual_seed(step_seed(self.config.seed, self.step))
-        x = random_crops(self._train_classes, config.batch_size, self.model.num_variables, self._generator)
+        x = self._sampler.draw(config.batch_size, self._generator)
         with self.runtime.autocast():
             loss = sample_step_loss(self.model, x, self._generator)
         bits, cross_entropy = loss.bits_per_dim.mean(), loss.cross_entropy.mean()
@@ -79,7 +78,7 @@ class Trainer:
         return {"step": self.step, "valid_bits": estimate.bits_per_dim, "valid_half_width": estimate.half_width}
 
     def _choose_eval_items(self) -> Int[Tensor, "N D"]:
-        items = self.corpus.items("valid", self.config.data.num_variables)
+        items = self.corpus.items("valid", self.config.data.shape)
         count = min(self.config.train.eval_items, len(items))
         spread = torch.arange(count) * len(items) // count
         return compact_tensor(items[spread.numpy()]).to(self.runtime.device).long()
@@ -160,29 +159,6 @@ def compile_blocks(network: nn.Module) -> None:
         block.compile(dynamic=False)
 
 
-def random_crops(
-    classes: Integer[Tensor, "N"], num_items: int, num_variables: int, generator: torch.Generator
-) -> Int[Tensor, "B D"]:
-    """Items cut from a text at uniformly random places, on the generator's device."""
-    last = len(classes) - num_variables
-    starts = torch.randint(0, last + 1, (num_items, 1), generator=generator, device=generator.device)
-    index = starts.to(classes.device) + torch.arange(num_variables, device=classes.device)
-    return classes[index].to(generator.device).long()
-
-
 def step_seed(seed: int, step: int) -> int:
     """The seed of a training step's generator."""
     return (seed * 1_000_003 + step) & (2**63 - 1)
-
-
-def compact_tensor(classes: Integer[np.ndarray, "..."]) -> Integer[Tensor, "..."]:
-    """An array of classes as a tensor of few bytes."""
-    compact = classes if classes.dtype.itemsize == 1 else classes.astype("int32")
-    return torch.from_numpy(compact.copy())
-
-
-def on_device_if_it_fits(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor on the device, or where it is if it would take more than half of the device's free memory."""
-    if device.type == "cuda" and tensor.nbytes > torch.cuda.mem_get_info(device)[0] // 2:
-        return tensor
-    return tensor.to(device)

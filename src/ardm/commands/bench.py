@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from ardm.commands.common import as_json
+from ardm.output import to_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class Bench:
 
         rows = run_plan_benchmark(full=self.full)
         if self.json:
-            print(as_json([asdict(row) for row in rows]).decode())
+            print(to_json([asdict(row) for row in rows]).decode())
             return
         print(f"{'':40} {'stages':>6} {'steps':>6} {'budgets':>8} {'seconds':>9} {'tables':>9}")
         for row in rows:

@@ -1,6 +1,6 @@
-"""What several commands share: output, progress, models, schedules and orders from flags."""
+"""What several commands share: progress, models, schedules and orders from flags."""
 
-import json
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,37 +12,17 @@ import tyro
 from ardm.errors import UsageError
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
     from torch import Tensor
 
     from ardm.checkpoint import TrainedModel
-    from ardm.data.text import Split
+    from ardm.data.corpus import Split
     from ardm.schedule import Schedule
 
 ScheduleName = Literal["planned", "cosine", "uniform"]
 OrderName = Literal["random", "raster", "reverse", "spaced", "halton", "pseudorandom"]
 OutputPath = Annotated[Path | None, tyro.conf.arg(aliases=["-o"])]
-
-
-def as_json(values: Any) -> bytes:
-    """Values as one JSON document."""
-    return json.dumps(values, indent=2, allow_nan=False).encode()
-
-
-def write_output(path: Path | None, content: bytes) -> None:
-    """Print content, or write it to a file as a whole; either way with a line break at its end."""
-    if path is None:
-        print(content.decode("utf-8", "replace"))
-    else:
-        write_file(path, content + b"\n")
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Write content to a file as a whole."""
-    from ardm.files import written_whole
-
-    with written_whole(path) as temporary:
-        temporary.write_bytes(content)
 
 
 @contextmanager
@@ -109,7 +89,7 @@ def planning_losses(trained: "TrainedModel") -> Any:
 
 
 def make_orders(
-    name: OrderName, num_items: int, num_stages: int, num_variables: int, generator: "torch.Generator"
+    name: OrderName, num_items: int, num_stages: int, shape: tuple[int, ...], generator: "torch.Generator"
 ) -> "Tensor":
     """Orders (N, S, D): fresh random ones for each item and stage, or a named one for all."""
     import torch
@@ -117,33 +97,26 @@ def make_orders(
     from ardm.orders import NAMED_ORDERS, random_stage_orders
 
     if name == "random":
-        return random_stage_orders(num_items, num_stages, num_variables, generator)
-    order = torch.from_numpy(NAMED_ORDERS[name](num_variables)).to(generator.device)
+        return random_stage_orders(num_items, num_stages, math.prod(shape), generator)
+    order = torch.from_numpy(NAMED_ORDERS[name](shape)).to(generator.device)
     return order.expand(num_items, num_stages, -1)
 
 
-def text_items(trained: "TrainedModel", path: Path, split: "Split | None", limit: int | None) -> "tuple[Any, str]":
+def items_to_score(
+    trained: "TrainedModel", path: Path, split: "Split | None", limit: int | None
+) -> "tuple[np.ndarray, str]":
     """Items to score, spread evenly over a split, and a title that says which they are.
 
-    Without a split: the test split of the data that the model was trained on, and all of any other text.
+    Without a split: the test split of the data that the model was trained on, and all of any other.
     """
     import numpy as np
 
-    from ardm.data.text import load_own_text, load_text8
+    from ardm.media import medium_of
 
-    kind = trained.config.data.kind
-    if kind == "text8" and (path.is_dir() or path.name == "text8"):
-        corpus = load_text8(path)
-    else:
-        corpus = load_own_text(path, kind, trained.alphabet)
+    corpus = medium_of(trained).corpus(path)
     if split is None:
         split = "test" if corpus.fingerprint == trained.data_fingerprint else "all"
-    items = corpus.items(split, trained.config.data.num_variables)
+    items = corpus.items(split, trained.model.shape)
     count = len(items) if limit is None else min(limit, len(items))
     chosen = items[np.arange(count) * len(items) // count]
     return chosen.astype(np.int64), f"{count} of {len(items)} items of {corpus.title}, {split} split"
-
-
-def unit_of(trained: "TrainedModel") -> str:
-    """The unit of a model's bits."""
-    return "bits/byte" if trained.alphabet.characters is None else "bits/char"

@@ -9,18 +9,16 @@ import tyro
 from ardm.commands.common import (
     OrderName,
     ScheduleName,
-    as_json,
+    items_to_score,
     load,
     make_orders,
     make_schedule,
     progress,
     require_positive,
-    text_items,
-    unit_of,
-    write_output,
 )
 from ardm.errors import UsageError
 from ardm.files import check_writable, written_whole
+from ardm.output import to_json, write_output
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +40,7 @@ class Evaluate:
     model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
     """A run's folder or a model file."""
     data: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DATA")]
-    """The text8 folder, or a file or folder of text."""
+    """The text8 or CIFAR-10 folder, or a file or folder of your own text or images."""
     order: OrderName = "random"
     calls: int | None = None
     """Network calls for an item; by default one for each variable."""
@@ -68,15 +66,17 @@ class Evaluate:
         self._check_profile()
         import torch
 
+        from ardm.media import medium_of
+
         trained, device, autocast = load(self.model, self.device)
-        items, title = text_items(trained, self.data, self.split, self.items)
+        items, title = items_to_score(trained, self.data, self.split, self.items)
         x, generator = torch.from_numpy(items).to(device), torch.Generator(device).manual_seed(self.seed)
         with autocast():
             estimate = self._estimate(trained, x, generator)
         if self.json:
-            print(as_json(estimate.to_dict() | {"data": title}).decode())
+            print(to_json(estimate.to_dict() | {"data": title}).decode())
             return
-        print(f"{estimate.bits_per_dim:.4f} ± {estimate.half_width:.4f} {unit_of(trained)}")
+        print(f"{estimate.bits_per_dim:.4f} ± {estimate.half_width:.4f} {medium_of(trained).unit}")
         print(f"{estimate.estimator}; {title}")
 
     def _check_profile(self) -> None:
@@ -108,7 +108,7 @@ class Evaluate:
                 bits = schedule_bits_bound(model, x, schedule, generator, batch_size=self.batch_size, on_batch=advance)
             else:
                 name = f"exact, {self.order} order, {kind}"
-                orders = make_orders(self.order, len(x), model.num_stages, model.num_variables, generator)
+                orders = make_orders(self.order, len(x), model.num_stages, model.shape, generator)
                 bits = exact_bits(model, x, orders, schedule, batch_size=self.batch_size, on_batch=advance)
         return mean_bits(bits, model.num_variables, name, is_exact=self.order != "random")
 
@@ -121,7 +121,7 @@ def write_profile(path: Path, bits: "np.ndarray") -> None:
     import numpy as np
 
     if path.suffix == ".json":
-        write_output(path, as_json([[None if np.isnan(b) else b for b in stage] for stage in bits.tolist()]))
+        write_output(path, to_json([[None if np.isnan(b) else b for b in stage] for stage in bits.tolist()]))
         return
     with written_whole(path) as temporary, temporary.open("wb") as file:
         np.save(file, bits)

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import tyro
 
-from ardm.commands.common import as_json, load
+from ardm.commands.common import load
+from ardm.output import to_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,14 +30,16 @@ class Info:
             "steps": config.train.steps,
             "seed": config.seed,
             "data": trained.data_title,
+            "shape": list(model.shape),
             "variables": model.num_variables,
             "classes": model.depth.num_classes,
             "stages": model.num_stages,
-            "alphabet": trained.alphabet.characters,
             "profile_observations": int(trained.profile.counts.sum()),
         }
+        if trained.alphabet is not None:
+            facts["alphabet"] = trained.alphabet.characters
         if self.json:
-            print(as_json(facts | {"config": config.to_dict()}).decode())
+            print(to_json(facts | {"config": config.to_dict()}).decode())
             return
         for name, value in facts.items():
             shown = "bytes" if name == "alphabet" and value is None else repr(value) if name == "alphabet" else value

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from ardm.commands.common import OutputPath, as_json, load, require_positive
+from ardm.commands.common import OutputPath, load, require_positive
 from ardm.errors import DataError, UsageError
+from ardm.output import to_json
 
 if TYPE_CHECKING:
     from ardm.schedule import Plan as SchedulePlan
@@ -51,7 +52,7 @@ class Plan:
 
             draw_plan(losses, result, self.output)
         if self.json:
-            print(as_json(describe(result)).decode())
+            print(to_json(describe(result)).decode())
         else:
             print_plan(result)
 

@@ -8,17 +8,15 @@ import tyro
 
 from ardm.commands.common import (
     OutputPath,
-    as_json,
+    items_to_score,
     load,
     planning_losses,
     progress,
     require_positive,
-    text_items,
-    unit_of,
-    write_output,
 )
 from ardm.errors import UsageError
 from ardm.files import check_writable
+from ardm.output import to_json, write_output
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +28,9 @@ class Report:
     model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
     """A run's folder or a model file."""
     data: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DATA")]
-    """The text8 folder, or a file or folder of text."""
-    calls: tuple[int, ...] = (250, 100, 50, 20, 10)
-    """The budgets."""
+    """The text8 or CIFAR-10 folder, or a file or folder of your own text or images."""
+    calls: tuple[int, ...] | None = None
+    """The budgets; by default 250 100 50 20 10 for text and 3072 500 100 50 for images."""
     split: Literal["train", "valid", "test", "all"] | None = None
     items: int = 200
     """Items to score, spread over the split."""
@@ -46,18 +44,24 @@ class Report:
 
     def run(self) -> None:
         """Measure and print."""
-        require_positive(items=self.items, batch_size=self.batch_size, calls=min(self.calls, default=0))
+        require_positive(
+            items=self.items,
+            batch_size=self.batch_size,
+            calls=min(self.calls, default=0) if self.calls is not None else None,
+        )
         check_writable(self.output)
         import torch
 
+        from ardm.media import medium_of
         from ardm.report.calls import CallsReport, markdown
 
         trained, device, autocast = load(self.model, self.device)
-        items, title = text_items(trained, self.data, self.split, self.items)
-        model = trained.model
-        if min(self.calls) < model.num_stages:
-            raise UsageError(f"--calls must be at least {model.num_stages}, one for each stage; got {min(self.calls)}")
-        budgets = [min(c, model.num_stages * model.num_variables) for c in self.calls]
+        items, title = items_to_score(trained, self.data, self.split, self.items)
+        model, medium = trained.model, medium_of(trained)
+        calls = medium.budgets if self.calls is None else self.calls
+        if min(calls) < model.num_stages:
+            raise UsageError(f"--calls must be at least {model.num_stages}, one for each stage; got {min(calls)}")
+        budgets = [min(c, model.num_stages * model.num_variables) for c in calls]
         total = len(items) * (5 * model.num_stages * model.num_variables + 6 * sum(budgets))
         with progress("calls", total) as advance, autocast():
             report = CallsReport(
@@ -71,7 +75,7 @@ class Report:
             orders, rows = report.orders(), report.budgets(sorted(set(budgets), reverse=True))
         if self.json:
             tables = {"data": title, "orders": [r.to_dict() for r in orders], "budgets": [r.to_dict() for r in rows]}
-            write_output(self.output, as_json(tables))
+            write_output(self.output, to_json(tables))
             return
         heading = f"{title}; {trained.config.preset} at step {trained.step}, seed {self.seed}\n\n"
-        write_output(self.output, (heading + markdown(orders, rows, unit_of(trained))).encode())
+        write_output(self.output, (heading + markdown(orders, rows, medium.unit)).encode())

@@ -4,7 +4,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from ardm.config import RunConfig
     from ardm.trainer import Trainer
 
-PresetName = Literal["text8-paper", "text8", "text8-small", "text", "bytes"]
+PresetName = Literal[
+    "text8-paper", "text8", "text8-small", "text", "bytes", "cifar10-paper", "cifar10", "cifar10-small", "images"
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,9 +27,10 @@ class Train:
     """Train a model: metrics.jsonl, checkpoints and the model go to a run's folder."""
 
     preset: Annotated[tyro.conf.Positional[PresetName], tyro.conf.arg(metavar="PRESET")]
-    """What to train: text8-paper, text8, text8-small (CPU), text or bytes (your own files)."""
+    """What to train: text8-paper, text8, text8-small (CPU), text or bytes (your own files); cifar10-paper, cifar10,
+    cifar10-small (CPU), images (your own)."""
     data: Path
-    """The text8 folder or file, or a file or folder of your own text."""
+    """The text8 file or folder, the CIFAR-10 folder, a file or folder of your own text, a folder of images."""
     out: Path
     """The run's folder."""
     resume: bool = False
@@ -39,11 +42,21 @@ class Train:
     batch_size: int | None = None
     """Items of a training step. Sizes and rates not given are the preset's, or the resumed run's."""
     item_length: int | None = None
-    """Characters of an item."""
+    """Characters of an item (text)."""
+    size: str | None = None
+    """WIDTHxHEIGHT of an item (images); crops of this size are cut from larger images."""
+    channels: Literal[1, 3] | None = None
+    """1 for grey images, 3 for colour."""
+    augmentation: Literal["none", "flips", "flips and turns"] | None = None
+    """What is done to training images at random."""
     layers: int | None = None
-    """Blocks of the network."""
+    """Blocks of the network (Transformers)."""
     width: int | None = None
-    """Channels of the network."""
+    """Channels of the network (Transformers)."""
+    widths: tuple[int, ...] | None = None
+    """Channels of the network at each resolution, the full one first (U-Nets)."""
+    depths: tuple[int, ...] | None = None
+    """Blocks of the network at each resolution (U-Nets)."""
     learning_rate: float | None = None
     """Peak rate of AdamW."""
     muon_rate: float | None = None
@@ -73,7 +86,7 @@ class Train:
         require_positive(minutes=self.minutes)
         if self.data.is_dir() and self.out.resolve().is_relative_to(self.data.resolve()):
             raise UsageError(f"--out {self.out} lies inside --data {self.data} and would become part of the data")
-        from ardm.data.text import load_text
+        from ardm.data.load import load_corpus
         from ardm.files import locked
         from ardm.runtime import Runtime
         from ardm.state import holds_a_run, restore_state
@@ -82,7 +95,7 @@ class Train:
         started = holds_a_run(self.out)
         if started and not self.resume:
             raise UsageError(f"{self.out} already holds a run; --resume continues it, or choose another --out")
-        corpus = load_text(self.data, config.data.kind)
+        corpus = load_corpus(config.data, self.data)
         trainer = Trainer(config, corpus, Runtime.choose(self.device, compile=not self.no_compile))
         with locked(self.out):
             if started:
@@ -96,8 +109,8 @@ class Train:
             return replace(
                 config,
                 **_given(seed=self.seed),
-                data=replace(config.data, **_given(num_variables=self.item_length)),
-                network=replace(config.network, **_given(num_layers=self.layers, width=self.width)),
+                data=_changed(config.data, self.preset, self._data_flags()),
+                network=_changed(config.network, self.preset, self._network_flags()),
                 depth=replace(config.depth, **_given(base=self.base, parametrization=self.parametrization)),
                 train=replace(config.train, **self._train_flags()),
             )
@@ -116,10 +129,28 @@ class Train:
             raise UsageError(f"{self.out} holds a run of the preset {saved.preset}, not of {self.preset}")
         return saved
 
+    def _data_flags(self) -> dict[str, Any]:
+        from ardm.data.images import parse_size
+
+        height, width = (None, None) if self.size is None else parse_size(self.size)
+        flags = _given(num_variables=self.item_length, height=height, width=width, channels=self.channels)
+        return flags | _given(augmentation=self.augmentation)
+
+    def _network_flags(self) -> dict[str, Any]:
+        return _given(num_layers=self.layers, width=self.width, widths=self.widths, depths=self.depths)
+
     def _train_flags(self) -> dict[str, Any]:
         names = ("steps", "batch_size", "learning_rate", "muon_rate", "warmup_steps")
         intervals = ("eval_every", "checkpoint_every", "log_every")
         return _given(**{name: getattr(self, name) for name in (*names, *intervals)})
+
+
+def _changed(config: Any, preset: str, flags: dict[str, Any]) -> Any:
+    """A configuration with some fields changed; a ValueError for fields it does not have."""
+    unknown = flags.keys() - {field.name for field in fields(config)}
+    if unknown:
+        raise ValueError(f"the preset {preset} has no {', '.join(sorted(unknown))}; see ardm train --help")
+    return replace(config, **flags)
 
 
 def _given(**flags: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import UInt8
 
-from ardm.data.images import ImageCorpus
+from ardm.data.images import Augmentation, ImageCorpus
 from ardm.errors import DataError
 
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
@@ -31,23 +31,40 @@ MD5 = {
 }
 
 
-def load_cifar10(root: Path) -> ImageCorpus:
+def load_cifar10(root: Path, augmentation: Augmentation = "none") -> ImageCorpus:
     """CIFAR-10 from a folder that holds, or is, either version's folder."""
     folder = find_folder(root)
     suffix = ".bin" if (folder / "test_batch.bin").exists() else ""
     train = np.concatenate([read_batch(folder / f"data_batch_{i}{suffix}") for i in range(1, 6)])
     test = read_batch(folder / f"test_batch{suffix}")
     return ImageCorpus(
-        title="CIFAR-10", train=list(train[:-NUM_HELD_OUT]), valid=list(train[-NUM_HELD_OUT:]), test=list(test)
+        title="CIFAR-10",
+        train=list(train[:-NUM_HELD_OUT]),
+        valid=list(train[-NUM_HELD_OUT:]),
+        test=list(test),
+        augmentation=augmentation,
     )
+
+
+def has_cifar10(root: Path) -> bool:
+    """Whether a folder holds, or is, either version's folder."""
+    return any(_holds_batches(folder) for folder in _candidates(root))
 
 
 def find_folder(root: Path) -> Path:
     """The folder with the batches."""
-    for folder in (root / BINARY_FOLDER, root / PYTHON_FOLDER, root):
-        if any((folder / name).exists() for name in ("test_batch.bin", "test_batch")):
+    for folder in _candidates(root):
+        if _holds_batches(folder):
             return folder
     raise DataError(f"there is no CIFAR-10 at {root}; `ardm data cifar10 --root DIR` fetches it, or unpack {URL} there")
+
+
+def _candidates(root: Path) -> tuple[Path, ...]:
+    return root / BINARY_FOLDER, root / PYTHON_FOLDER, root
+
+
+def _holds_batches(folder: Path) -> bool:
+    return any((folder / name).exists() for name in ("test_batch.bin", "test_batch"))
 
 
 def read_batch(path: Path) -> UInt8[np.ndarray, "N 32 32 3"]:

@@ -5,7 +5,9 @@ variables is the raster order of pixels.
 """
 
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,37 +19,17 @@ from jaxtyping import Int, UInt8
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from ardm.errors import DataError
+from ardm.data.corpus import Shape, Split, on_device_if_it_fits
+from ardm.errors import DataError, UsageError
 
-Split = Literal["train", "valid", "test", "all"]
+ImageKind = Literal["cifar10", "images"]
+Augmentation = Literal["none", "flips", "flips and turns"]
 Pixels = UInt8[np.ndarray, "_ _ _"]
 """Height, width, channels; images of one collection may differ in size."""
 
 IMAGE_SUFFIXES = {".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".jpg", ".jpeg"}
 FEWEST_IMAGES = 3
 """One for each split."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImageShape:
-    """The size of an item."""
-
-    height: int
-    width: int
-    channels: Literal[1, 3] = 3
-
-    def __post_init__(self) -> None:
-        if self.height < 1 or self.width < 1:
-            raise ValueError(f"an image needs a positive size, got {self.height} x {self.width}")
-
-    @property
-    def num_variables(self) -> int:
-        """D: sub-pixels of an item."""
-        return self.height * self.width * self.channels
-
-    def to_images(self, items: np.ndarray) -> UInt8[np.ndarray, "N height width channels"]:
-        """The images of items (N, D)."""
-        return items.astype(np.uint8).reshape(-1, self.height, self.width, self.channels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,21 +40,37 @@ class ImageCorpus:
     train: Sequence[Pixels]
     valid: Sequence[Pixels]
     test: Sequence[Pixels]
+    augmentation: Augmentation = "none"
+    """What is done to training items at random."""
+
+    @property
+    def num_classes(self) -> int:
+        """K: the values of a sub-pixel."""
+        return 256
+
+    @property
+    def alphabet(self) -> None:
+        """Images have none."""
+        return None
 
     def split(self, name: Split) -> Sequence[Pixels]:
         """The images of a split."""
         splits = {"train": self.train, "valid": self.valid, "test": self.test}
         return [*self.train, *self.valid, *self.test] if name == "all" else splits[name]
 
-    def items(self, name: Split, shape: ImageShape) -> UInt8[np.ndarray, "N D"]:
+    def items(self, name: Split, shape: Shape) -> UInt8[np.ndarray, "N D"]:
         """The split cut into tiles of one size; rests at the right and at the bottom are left out."""
         tiles = [tile for image in self.split(name) for tile in _tiles(image, shape)]
         if not tiles:
             raise DataError(
-                f"{self.title}: no image of the {name} split is as large as {shape.height} x {shape.width}; "
+                f"{self.title}: no image of the {name} split is as large as {shape[0]} x {shape[1]}; "
                 "use larger images or smaller items"
             )
-        return np.stack(tiles).reshape(len(tiles), shape.num_variables)
+        return np.stack(tiles).reshape(len(tiles), -1)
+
+    def sampler(self, shape: Shape, device: torch.device) -> "ImageSampler":
+        """Random crops of the training split, augmented."""
+        return ImageSampler(self.train, shape, device, self.augmentation)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -84,60 +82,84 @@ class ImageCorpus:
         return digest.hexdigest()
 
 
-def _tiles(image: Pixels, shape: ImageShape) -> list[Pixels]:
-    rows, columns = image.shape[0] // shape.height, image.shape[1] // shape.width
-    whole = image[: rows * shape.height, : columns * shape.width]
-    grid = whole.reshape(rows, shape.height, columns, shape.width, shape.channels)
-    return list(grid.transpose(0, 2, 1, 3, 4).reshape(-1, shape.height, shape.width, shape.channels))
+def _tiles(image: Pixels, shape: Shape) -> list[Pixels]:
+    height, width, channels = shape
+    rows, columns = image.shape[0] // height, image.shape[1] // width
+    grid = image[: rows * height, : columns * width].reshape(rows, height, columns, width, channels)
+    return list(grid.transpose(0, 2, 1, 3, 4).reshape(-1, height, width, channels))
 
 
-class CropSampler:
-    """Random crops of images of any sizes, held on the device as one run of pixels.
+class ImageSampler:
+    """Random crops of images of any sizes, held as one run of pixels, on the device if they fit.
 
     Every place where a crop fits is equally likely.
     """
 
-    def __init__(self, images: Sequence[Pixels], shape: ImageShape, device: torch.device) -> None:
-        fitting = [i for i in images if i.shape[0] >= shape.height and i.shape[1] >= shape.width]
+    def __init__(
+        self, images: Sequence[Pixels], shape: Shape, device: torch.device, augmentation: Augmentation = "none"
+    ) -> None:
+        self.height, self.width, self.channels = shape
+        fitting = [i for i in images if i.shape[0] >= self.height and i.shape[1] >= self.width]
         if not fitting:
-            raise DataError(f"no image is as large as an item of {shape.height} x {shape.width}; use smaller items")
-        self.shape = shape
-        self.pixels = torch.from_numpy(np.concatenate([i.ravel() for i in fitting])).to(device)
-        sizes = torch.tensor([[i.shape[0], i.shape[1], i.size] for i in fitting], device=device)
-        self.rows, self.columns = sizes[:, 0] - shape.height + 1, sizes[:, 1] - shape.width + 1
+            raise DataError(f"no image is as large as an item of {self.height} x {self.width}; use smaller items")
+        self.augmentation = augmentation
+        self.pixels = on_device_if_it_fits(torch.from_numpy(np.concatenate([i.ravel() for i in fitting])), device)
+        sizes = torch.tensor([[i.shape[0], i.shape[1], i.size] for i in fitting], device=self.pixels.device)
+        self.rows, self.columns = sizes[:, 0] - self.height + 1, sizes[:, 1] - self.width + 1
         self.widths, self.firsts = sizes[:, 1], sizes[:, 2].cumsum(0) - sizes[:, 2]
         self.places = (self.rows * self.columns).cumsum(0)
+        self.num_places = int(self.places[-1])
 
     def draw(self, num_items: int, generator: torch.Generator) -> Int[Tensor, "B D"]:
-        """Crops at uniformly random places."""
-        total, device = int(self.places[-1]), self.pixels.device
-        place = torch.randint(0, total, (num_items,), generator=generator, device=device)
+        """Crops at uniformly random places, augmented, on the generator's device."""
+        device = self.pixels.device
+        place = torch.randint(0, self.num_places, (num_items,), generator=generator, device=generator.device).to(device)
         image = torch.searchsorted(self.places, place, right=True)
         within = place - (self.places[image] - self.rows[image] * self.columns[image])
         top, left = within // self.columns[image], within % self.columns[image]
-        corner = self.firsts[image] + (top * self.widths[image] + left) * self.shape.channels
-        row = torch.arange(self.shape.height, device=device)[:, None] * self.widths[image][:, None, None]
-        column = torch.arange(self.shape.width * self.shape.channels, device=device)
-        index = corner[:, None, None] + row * self.shape.channels + column  # (B, height, width * channels)
-        return self.pixels[index].long().flatten(1)
+        corner = self.firsts[image] + (top * self.widths[image] + left) * self.channels
+        row = torch.arange(self.height, device=device)[:, None] * self.widths[image][:, None, None]
+        column = torch.arange(self.width * self.channels, device=device)
+        index = corner[:, None, None] + row * self.channels + column  # (B, height, width * channels)
+        crops = self.pixels[index].to(generator.device).long().unflatten(2, (self.width, self.channels))
+        return augment(crops, self.augmentation, generator).flatten(1)
 
 
-def augment(items: Int[Tensor, "B D"], shape: ImageShape, generator: torch.Generator) -> Int[Tensor, "B D"]:
-    """Each item flipped left to right with probability 1/2, then turned by a random multiple of 90 degrees.
+def parse_size(size: str) -> tuple[int, int]:
+    """The height and the width of a size written WIDTHxHEIGHT."""
+    match = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,4})", size)
+    if match is None:
+        raise UsageError(f"--size must be WIDTHxHEIGHT in pixels, such as 48x32; got {size!r}")
+    return int(match[2]), int(match[1])
 
-    Items that are not square are turned by 0 or 180 degrees only.
+
+def augment(
+    images: Int[Tensor, "B H W C"], augmentation: Augmentation, generator: torch.Generator
+) -> Int[Tensor, "B H W C"]:
+    """Each image flipped left to right with probability 1/2, then perhaps turned by a random multiple of 90 degrees.
+
+    Images that are not square are turned by 0 or 180 degrees only.
     """
-    images = items.view(-1, shape.height, shape.width, shape.channels)
-    square = shape.height == shape.width
-    draws = torch.randint(0, 8, (len(items), 1, 1, 1), generator=generator, device=items.device)
+    if augmentation == "none":
+        return images
+    draws = torch.randint(0, 8, (len(images), 1, 1, 1), generator=generator, device=images.device)
     images = torch.where(draws % 2 == 1, images.flip(2), images)
+    if augmentation == "flips":
+        return images
     images = torch.where(draws // 2 % 2 == 1, images.flip(1, 2), images)
-    if square:
+    if images.shape[1] == images.shape[2]:
         images = torch.where(draws // 4 == 1, images.rot90(1, (1, 2)), images)
-    return images.flatten(1)
+    return images
 
 
-def load_image_folder(path: Path, channels: Literal[1, 3]) -> ImageCorpus:
+def load_images(path: Path, channels: Literal[1, 3]) -> ImageCorpus:
+    """All images below a folder, split by `load_image_folder`, or a single image as the test split."""
+    if path.is_file():
+        return ImageCorpus(title=path.name, train=[], valid=[], test=[read_image(path, channels)])
+    return load_image_folder(path, channels)
+
+
+def load_image_folder(path: Path, channels: Literal[1, 3], augmentation: Augmentation = "none") -> ImageCorpus:
     """All images below a folder: 90% train, 5% valid, 5% test (at least one each), by a hash of their names."""
     if not path.is_dir():
         raise DataError(f"there is no folder {path}")
@@ -147,17 +169,35 @@ def load_image_folder(path: Path, channels: Literal[1, 3]) -> ImageCorpus:
     files.sort(key=lambda f: hashlib.sha256(str(f.relative_to(path)).encode()).digest())
     held = max(1, len(files) // 20)
     images = [read_image(f, channels) for f in files]
-    return ImageCorpus(title=path.name, train=images[2 * held :], valid=images[:held], test=images[held : 2 * held])
+    return ImageCorpus(
+        title=path.name,
+        train=images[2 * held :],
+        valid=images[:held],
+        test=images[held : 2 * held],
+        augmentation=augmentation,
+    )
 
 
-def read_image(path: Path, channels: Literal[1, 3]) -> Pixels:
-    """An 8-bit image as an array; grey ones serve as colour, but nothing that would lose information is done."""
+@contextmanager
+def opened_image(path: Path) -> Iterator[Image.Image]:
+    """An image file, read whole; an error in one line where that fails."""
     try:
         with Image.open(path) as image:
             image.load()
-            plain = _without_palette(image)
     except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise DataError(f"{path} cannot be read as an image ({error})") from None
+    yield image
+
+
+def read_image(path: Path, channels: Literal[1, 3], *, with_alpha: bool = False) -> Pixels:
+    """An 8-bit image as an array; grey ones serve as colour, but nothing that would lose information is done.
+
+    Transparent images are refused, or with `with_alpha` their transparency is left out.
+    """
+    with opened_image(path) as image:
+        plain = _without_palette(image)
+    if with_alpha and plain.mode in ("RGBA", "LA"):
+        plain = plain.convert(plain.mode[:-1])
     plain = _without_alpha(plain, path)
     if plain.mode not in ("L", "RGB"):
         raise DataError(f"{path} has mode {plain.mode}; 8-bit grey and RGB images are handled, convert it first")

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Integer
+import torch
+from jaxtyping import Int, Integer
+from torch import Tensor
 
 from ardm.data.alphabet import BYTES, Alphabet, alphabet_of, check_utf8
+from ardm.data.corpus import Shape, Split, compact_tensor, on_device_if_it_fits
 from ardm.errors import DataError
 
-Split = Literal["train", "valid", "test", "all"]
 TextKind = Literal["text8", "characters", "bytes"]
 
 TEXT8_ALPHABET = Alphabet(characters=" abcdefghijklmnopqrstuvwxyz")
@@ -54,9 +56,14 @@ class TextCorpus:
         train, valid, test = np.split(self.classes, [len(self.classes) - 2 * held, len(self.classes) - held])
         return {"train": train, "valid": valid, "test": test}[name]
 
-    def items(self, name: Split, num_variables: int) -> Integer[np.ndarray, "M D"]:
+    @property
+    def num_classes(self) -> int:
+        """K: the size of the alphabet."""
+        return self.alphabet.num_classes
+
+    def items(self, name: Split, shape: Shape) -> Integer[np.ndarray, "M D"]:
         """The split cut into items of D classes; a shorter rest at its end is left out."""
-        classes = self.split(name)
+        (num_variables,), classes = shape, self.split(name)
         num_items = len(classes) // num_variables
         if num_items == 0:
             raise DataError(
@@ -65,12 +72,31 @@ class TextCorpus:
             )
         return classes[: num_items * num_variables].reshape(num_items, num_variables)
 
+    def sampler(self, shape: Shape, device: torch.device) -> "TextSampler":
+        """Random items of the training split."""
+        (num_variables,) = shape
+        return TextSampler(compact_tensor(self.split("train")), num_variables, device)
+
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the alphabet and the whole text, to recognise the data a model was trained on."""
         digest = hashlib.sha256(repr(self.alphabet.characters).encode())
         digest.update(self.classes.tobytes())
         return digest.hexdigest()
+
+
+class TextSampler:
+    """Items cut from a text at uniformly random places."""
+
+    def __init__(self, classes: Integer[Tensor, "N"], num_variables: int, device: torch.device) -> None:
+        self.classes, self.num_variables = on_device_if_it_fits(classes, device), num_variables
+
+    def draw(self, num_items: int, generator: torch.Generator) -> Int[Tensor, "B D"]:
+        """Items on the generator's device."""
+        num_places, device = len(self.classes) - self.num_variables + 1, self.classes.device
+        starts = torch.randint(0, num_places, (num_items, 1), generator=generator, device=generator.device)
+        index = starts.to(device) + torch.arange(self.num_variables, device=device)
+        return self.classes[index].to(generator.device).long()
 
 
 def load_text8(path: Path) -> TextCorpus:

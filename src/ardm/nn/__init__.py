@@ -5,31 +5,40 @@ from typing import NamedTuple
 from torch import nn
 
 from ardm.nn.paper_transformer import PaperTransformer, PaperTransformerConfig
+from ardm.nn.paper_unet import PaperUNet, PaperUNetConfig
 from ardm.nn.transformer import Transformer, TransformerConfig
+from ardm.nn.unet import UNet, UNetConfig
 
 __all__ = [
     "NETWORKS",
     "NetworkConfig",
     "PaperTransformer",
     "PaperTransformerConfig",
+    "PaperUNet",
+    "PaperUNetConfig",
     "Transformer",
     "TransformerConfig",
+    "UNet",
+    "UNetConfig",
     "network_kind",
 ]
 
-NetworkConfig = TransformerConfig | PaperTransformerConfig
+NetworkConfig = TransformerConfig | PaperTransformerConfig | UNetConfig | PaperUNetConfig
 
 
 class NetworkKind(NamedTuple):
     """A network with the configuration it takes."""
 
-    config: type[TransformerConfig] | type[PaperTransformerConfig]
+    config: type[NetworkConfig]
     module: type[nn.Module]
+    takes_images: bool = False
 
 
 NETWORKS = {
     "transformer": NetworkKind(TransformerConfig, Transformer),
     "paper-transformer": NetworkKind(PaperTransformerConfig, PaperTransformer),
+    "unet": NetworkKind(UNetConfig, UNet, takes_images=True),
+    "paper-unet": NetworkKind(PaperUNetConfig, PaperUNet, takes_images=True),
 }
 
 

@@ -75,7 +75,7 @@ class CallsReport:
 
     def exact(self, order: str, name: str, schedule: Schedule) -> Row:
         """The exact bits of a named order and a schedule."""
-        permutation = torch.from_numpy(NAMED_ORDERS[order](self.model.num_variables)).to(self.x.device)
+        permutation = torch.from_numpy(NAMED_ORDERS[order](self.model.shape)).to(self.x.device)
         orders = permutation.expand(len(self.x), self.model.num_stages, -1)
         bits = exact_bits(self.model, self.x, orders, schedule, batch_size=self.batch_size, on_batch=self.advance)
         return self._row(order, name, schedule, bits)

@@ -1,27 +1,16 @@
 """Texts with gaps: which characters of an item are known, which are to be filled, which are left out."""
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool
 
 from ardm.data.alphabet import Alphabet, check_utf8
 from ardm.errors import DataError, UsageError
+from ardm.media.medium import GappedItem
 
 
-@dataclass(frozen=True, kw_only=True)
-class GappedText:
-    """An item of D variables of which the first `length` belong to the text."""
-
-    values: Int[np.ndarray, "D"]
-    """Classes where known, 0 elsewhere."""
-    known: Bool[np.ndarray, "D"]
-    length: int
-    """Variables beyond the text's end are neither known nor filled: they stay hidden."""
-
-
-def parse_gaps(content: bytes, mask: str, alphabet: Alphabet, num_variables: int) -> GappedText:
+def parse_gaps(content: bytes, mask: str, alphabet: Alphabet, num_variables: int) -> GappedItem:
     """A text whose gaps a mask describes: one character that marks each gap, or ranges such as 10:20,35:40."""
     if alphabet.characters is None:
         symbols = [bytes([b]) for b in content]
@@ -39,7 +28,7 @@ def parse_gaps(content: bytes, mask: str, alphabet: Alphabet, num_variables: int
     known[: len(symbols)] = ~gaps
     if kept:
         values[known] = alphabet.encode(b"".join(kept), "the text without its gaps")
-    return GappedText(values=values, known=known, length=len(symbols))
+    return GappedItem(values=values, known=known, shape=(num_variables,), length=len(symbols))
 
 
 def gap_positions(symbols: list[bytes], mask: str) -> Bool[np.ndarray, "N"]:

@@ -1,0 +1,62 @@
+"""What every data set offers: its items for evaluation, and random ones for training."""
+
+from typing import Literal, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Int, Integer
+from torch import Tensor
+
+from ardm.data.alphabet import Alphabet
+
+Split = Literal["train", "valid", "test", "all"]
+Shape = tuple[int, ...]
+"""The shape of an item: (D,) for text, (height, width, channels) for images."""
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """Random training items."""
+
+    def draw(self, num_items: int, generator: torch.Generator) -> Int[Tensor, "B D"]:
+        """Items on the generator's device."""
+
+
+@runtime_checkable
+class Corpus(Protocol):
+    """A data set in three splits."""
+
+    @property
+    def title(self) -> str:
+        """Its name, as results are reported for it."""
+
+    @property
+    def num_classes(self) -> int:
+        """K."""
+
+    @property
+    def alphabet(self) -> Alphabet | None:
+        """What the classes of a text stand for."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of its content, to recognise the data a model was trained on."""
+
+    def items(self, name: Split, shape: Shape) -> Integer[np.ndarray, "N D"]:
+        """The split cut into items of one shape."""
+
+    def sampler(self, shape: Shape, device: torch.device) -> Sampler:
+        """Random items of the training split."""
+
+
+def on_device_if_it_fits(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on the device, or where it is if it would take more than half of the device's free memory."""
+    if device.type == "cuda" and tensor.nbytes > torch.cuda.mem_get_info(device)[0] // 2:
+        return tensor
+    return tensor.to(device)
+
+
+def compact_tensor(classes: Integer[np.ndarray, "..."]) -> Integer[Tensor, "..."]:
+    """An array of classes as a tensor of few bytes."""
+    compact = classes if classes.dtype.itemsize == 1 else classes.astype("int32")
+    return torch.from_numpy(compact.copy())

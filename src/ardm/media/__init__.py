@@ -1,0 +1,12 @@
+"""Text and images beyond their items: files to score, gaps to fill, samples to show. One medium a file."""
+
+from ardm.checkpoint import TrainedModel
+from ardm.config import TextData
+from ardm.media.images import ImageMedium
+from ardm.media.medium import Medium
+from ardm.media.text import TextMedium
+
+
+def medium_of(trained: TrainedModel) -> Medium:
+    """The medium of a model's items."""
+    return TextMedium(trained) if isinstance(trained.config.data, TextData) else ImageMedium(trained)

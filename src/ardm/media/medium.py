@@ -1,0 +1,63 @@
+"""What every medium offers the command line."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from ardm.data.corpus import Corpus, Shape
+
+
+@dataclass(frozen=True, kw_only=True)
+class GappedItem:
+    """An item of which some variables are known and others are to be filled."""
+
+    values: Int[np.ndarray, "D"]
+    """Classes where known, 0 elsewhere."""
+    known: Bool[np.ndarray, "D"]
+    shape: Shape
+    length: int
+    """Variables from here on are neither known nor filled (a text shorter than the model's items)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Samples:
+    """Samples, or for each the states on the way to it."""
+
+    chains: Sequence[Sequence[Int[np.ndarray, "_"]]]
+    """For each sample its states in turn, the sample itself last; hidden variables of one-stage models have value K."""
+    shape: Shape
+    calls: Sequence[int]
+    """The number of calls made when each state was reached."""
+    is_chain: bool
+    """Whether to show all states, or the last alone."""
+
+
+@runtime_checkable
+class Medium(Protocol):
+    """One kind of data around one model."""
+
+    unit: str
+    """The unit of bits for each variable."""
+    budgets: tuple[int, ...]
+    """Numbers of calls for tables."""
+    num_states: int
+    """States of a chain to show."""
+
+    def corpus(self, path: Path) -> Corpus:
+        """The data at a path, to be scored."""
+
+    def shape(self, size: str | None) -> Shape:
+        """The shape of items of a size that the user gave, or the model's own."""
+
+    def gapped_item(self, source: str, mask: str | None) -> GappedItem:
+        """A user's item and what to fill of it."""
+
+    def check_output(self, path: Path | None, *, as_json: bool) -> None:
+        """A usage error, before any work is done, where samples cannot be written."""
+
+    def write(self, samples: Samples, path: Path | None, *, as_json: bool) -> None:
+        """Show samples or write them to a file."""

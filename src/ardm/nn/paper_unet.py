@@ -1,0 +1,221 @@
+"""The paper's image network (App. C): the U-Net of VDM (Kingma et al. 2021), all of it at full resolution.
+
+    x = input of n, m, s                               the first skip
+    x = block(x)                  num_blocks times     each result is a skip
+    x = block(attention(block(x)))
+    x = block([x, last skip])     num_blocks + 1 times
+    outputs = convolution(swish(norm(x)))
+
+Every block sees an embedding of the step s*D + t. Notation beyond that of `model`: C sub-pixels a pixel, F features.
+
+Where the text is silent it follows VDM's code: 32 groups in a norm, epsilon 1e-6, one attention head, LeCun
+initialisation (a plain normal here), zero for what ends a residual branch, brings in the step, or ends the network.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from ardm.nn.transformer import embed
+
+NORM_EPSILON = 1e-6
+STEP_SCALE = 1000.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperUNetConfig:
+    """Size of a `PaperUNet`; the defaults are the paper's."""
+
+    num_blocks: int = 32
+    """Residual blocks before the middle; after it there is one more."""
+    width: int = 256
+    """Features of a pixel, three quarters of them from a convolution and one from an embedding of its values."""
+    num_groups: int = 32
+    """Groups of features that share a mean and a variance in a norm."""
+
+    def __post_init__(self) -> None:
+        for name in ("num_blocks", "width", "num_groups"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.width % 4:
+            raise ValueError(f"the width must be a multiple of 4, got {self.width}")
+        if self.width % self.num_groups:
+            raise ValueError(f"the width {self.width} is not a multiple of {self.num_groups} groups")
+
+
+class PaperUNet(nn.Module):
+    """A U-Net without resampling from V input values to O outputs for every sub-pixel of an image of any size."""
+
+    def __init__(
+        self,
+        config: PaperUNetConfig,
+        *,
+        num_values: int,
+        num_outputs: int,
+        num_stages: int = 1,
+        num_channels: int = 3,
+    ) -> None:
+        super().__init__()
+        width, groups = config.width, config.num_groups
+        self.num_blocks, self.num_outputs = config.num_blocks, num_outputs
+        self.input = ImageInput(width, num_values=num_values, num_stages=num_stages, num_channels=num_channels)
+        self.step = StepEmbedding(width, num_stages=num_stages)
+        before = [ResBlock(width, width, groups) for _ in range(config.num_blocks + 2)]
+        after = [ResBlock(2 * width, width, groups) for _ in range(config.num_blocks + 1)]
+        self.blocks = nn.ModuleList(before + after)  # in order of use
+        self.attention = PixelAttention(width, groups)
+        self.norm = group_norm(width, groups)
+        self.head = convolution(width, num_channels * num_outputs, 3, zero=True)
+
+    def forward(
+        self,
+        inputs: Int[Tensor, "B H W C"],
+        mask: Bool[Tensor, "B H W C"],
+        stage: Int[Tensor, "B"],
+        t: Int[Tensor, "B"],
+    ) -> Float[Tensor, "B H W C O"]:
+        """Outputs for every sub-pixel."""
+        x = self.input(inputs, mask, stage)
+        step = self.step(stage, t, inputs[0].numel())
+        outputs: Tensor = self.head(F.silu(self.norm(self._body(x, step))))
+        return outputs.permute(0, 2, 3, 1).unflatten(-1, (-1, self.num_outputs))
+
+    def _body(self, x: Float[Tensor, "B F H W"], step: Float[Tensor, "B E"]) -> Float[Tensor, "B F H W"]:
+        down, middle, up = self._blocks()
+        skips = [x]
+        for block in down:
+            skips.append(block(skips[-1], step))
+        x = middle[0](skips[-1], step)
+        x = middle[1](self.attention(x), step)
+        for block in up:
+            x = block(torch.cat((x, skips.pop()), dim=1), step)
+        return x
+
+    def _blocks(self) -> tuple[list[nn.Module], list[nn.Module], list[nn.Module]]:
+        blocks, end = list(self.blocks), self.num_blocks
+        return blocks[:end], blocks[end : end + 2], blocks[end + 2 :]
+
+
+class ImageInput(nn.Module):
+    """Features of every pixel from the values, the mask and the stage, as a channels-last tensor.
+
+    A 3x3 convolution makes three quarters of them from C values n / V - 1/2, C mask planes (1 where revealed) and,
+    in an upscale model, S one-hot planes of the stage. Hidden values are 0 after the normalisation in an order-agnostic
+    model, and keep their coarse value in an upscale model. The last quarter comes from the integers, as in the
+    authors' code: one table of V rows of F/4 for all sub-pixels, whose C rows at a pixel a linear map takes to F/4.
+    """
+
+    def __init__(self, width: int, *, num_values: int, num_stages: int, num_channels: int) -> None:
+        super().__init__()
+        quarter = width // 4
+        self.num_values, self.num_stages = num_values, num_stages
+        num_planes = 2 * num_channels + (num_stages if num_stages > 1 else 0)
+        self.convolution = convolution(num_planes, 3 * quarter, 3)
+        self.embedding = nn.Parameter(torch.randn(num_values, quarter) * quarter**-0.5)
+        self.projection = dense(num_channels * quarter, quarter)
+
+    def forward(
+        self, inputs: Int[Tensor, "B H W C"], mask: Bool[Tensor, "B H W C"], stage: Int[Tensor, "B"]
+    ) -> Float[Tensor, "B F H W"]:
+        """The features, each pixel's side by side in memory."""
+        planes = self._planes(inputs, mask, stage).permute(0, 3, 1, 2)
+        rows = embed(self.embedding, inputs.flatten(1))  # (B, H W C, F/4)
+        embedded = self.projection(rows.view(*inputs.shape[:3], -1)).permute(0, 3, 1, 2)
+        return torch.cat((self.convolution(planes), embedded), dim=1)
+
+    def _planes(
+        self, inputs: Int[Tensor, "B H W C"], mask: Bool[Tensor, "B H W C"], stage: Int[Tensor, "B"]
+    ) -> Float[Tensor, "B H W P"]:
+        values = inputs.to(self.embedding.dtype) / self.num_values - 0.5
+        if self.num_stages == 1:
+            return torch.cat((values * mask, mask), dim=-1)
+        one_hot = stage[:, None] == torch.arange(self.num_stages, device=stage.device)
+        stages = one_hot[:, None, None].expand(-1, *inputs.shape[1:3], -1)
+        return torch.cat((values, mask, stages), dim=-1)
+
+
+class StepEmbedding(nn.Module):
+    """The step s*D + t of S*D as a vector of 4F: sines and cosines, then two dense layers, a swish after each."""
+
+    def __init__(self, width: int, *, num_stages: int) -> None:
+        super().__init__()
+        self.num_stages = num_stages
+        self.first, self.second = dense(width, 4 * width), dense(4 * width, 4 * width)
+
+    def forward(self, stage: Int[Tensor, "B"], t: Int[Tensor, "B"], num_variables: int) -> Float[Tensor, "B E"]:
+        """The embedding of each item's step among the D variables of its image."""
+        step = (stage * num_variables + t) * (STEP_SCALE / (self.num_stages * num_variables))
+        code = sinusoids(step, self.first.in_features).to(self.first.weight.dtype)
+        return F.silu(self.second(F.silu(self.first(code))))
+
+
+class ResBlock(nn.Module):
+    """shortcut(x) + conv(swish(norm(conv(swish(norm x)) + dense step))), the shortcut 1x1 where widths differ."""
+
+    def __init__(self, num_inputs: int, width: int, num_groups: int) -> None:
+        super().__init__()
+        self.first_norm, self.second_norm = group_norm(num_inputs, num_groups), group_norm(width, num_groups)
+        self.first, self.second = convolution(num_inputs, width, 3), convolution(width, width, 3, zero=True)
+        self.step = dense(4 * width, width, bias=False, zero=True)
+        self.shortcut = convolution(num_inputs, width, 1) if num_inputs != width else nn.Identity()
+
+    def forward(self, x: Float[Tensor, "B I H W"], step: Float[Tensor, "B E"]) -> Float[Tensor, "B F H W"]:
+        """The block's output."""
+        h = self.first(F.silu(self.first_norm(x))) + self.step(step)[..., None, None]
+        h = self.second(F.silu(self.second_norm(h)))
+        output: Tensor = self.shortcut(x) + h
+        return output
+
+
+class PixelAttention(nn.Module):
+    """x + attention(norm x) of every pixel to every pixel, with one head."""
+
+    def __init__(self, width: int, num_groups: int) -> None:
+        super().__init__()
+        self.norm = group_norm(width, num_groups)
+        self.query_key_value = dense(width, 3 * width)
+        self.output = dense(width, width, zero=True)
+
+    def forward(self, x: Float[Tensor, "B F H W"]) -> Float[Tensor, "B F H W"]:
+        """The attention's output, after the residual sum."""
+        pixels = self.norm(x).flatten(2).mT  # (B, H W, F)
+        query, key, value = self.query_key_value(pixels)[:, None].chunk(3, dim=-1)
+        mixed = F.scaled_dot_product_attention(query, key, value)[:, 0]
+        output: Tensor = self.output(mixed)
+        return x + output.mT.unflatten(2, x.shape[2:])
+
+
+def sinusoids(positions: Float[Tensor, "B"], width: int) -> Float[Tensor, "B F"]:
+    """sin and cos of position / 10000^(i / (half - 1)), half of the features each, i = 0..half-1."""
+    half = width // 2
+    frequencies = 10_000.0 ** (-torch.arange(half, device=positions.device) / max(half - 1, 1))
+    angles = positions[:, None] * frequencies
+    return torch.cat((angles.sin(), angles.cos()), dim=1)
+
+
+def group_norm(width: int, num_groups: int) -> nn.GroupNorm:
+    """A group norm with the epsilon of VDM's code."""
+    return nn.GroupNorm(num_groups, width, eps=NORM_EPSILON)
+
+
+def convolution(num_inputs: int, num_outputs: int, size: int, *, zero: bool = False) -> nn.Conv2d:
+    """A size x size convolution that keeps the resolution, initialised to unit gain or to zero."""
+    layer = nn.Conv2d(num_inputs, num_outputs, size, padding=size // 2)
+    _initialise(layer, zero)
+    return layer
+
+
+def dense(num_inputs: int, num_outputs: int, *, bias: bool = True, zero: bool = False) -> nn.Linear:
+    """A linear map, initialised to unit gain or to zero."""
+    layer = nn.Linear(num_inputs, num_outputs, bias=bias)
+    _initialise(layer, zero)
+    return layer
+
+
+def _initialise(layer: nn.Conv2d | nn.Linear, zero: bool) -> None:
+    nn.init.normal_(layer.weight, std=0.0 if zero else layer.weight[0].numel() ** -0.5)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
