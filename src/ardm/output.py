@@ -7,9 +7,9 @@ from typing import Any
 from ardm.files import write_file
 
 
-def to_json(values: Any) -> bytes:
+def to_json(values: Any, indent: int | None = 2) -> bytes:
     """Values as one JSON document."""
-    return json.dumps(values, indent=2, allow_nan=False).encode()
+    return json.dumps(values, indent=indent, allow_nan=False).encode()
 
 
 def write_output(path: Path | None, content: bytes) -> None:

@@ -1,5 +1,6 @@
 """ardm eval."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -76,7 +77,8 @@ class Evaluate:
         if self.json:
             print(to_json(estimate.to_dict() | {"data": title}).decode())
             return
-        print(f"{estimate.bits_per_dim:.4f} ± {estimate.half_width:.4f} {medium_of(trained).unit}")
+        interval = f" ± {estimate.half_width:.4f}" if math.isfinite(estimate.half_width) else ""
+        print(f"{estimate.bits_per_dim:.4f}{interval} {medium_of(trained).unit}")
         print(f"{estimate.estimator}; {title}")
 
     def _check_profile(self) -> None:

@@ -109,8 +109,8 @@ class Train:
             return replace(
                 config,
                 **_given(seed=self.seed),
-                data=_changed(config.data, self.preset, self._data_flags()),
-                network=_changed(config.network, self.preset, self._network_flags()),
+                data=_changed(config.data, self.preset, self._data_flags(), DATA_FLAGS),
+                network=_changed(config.network, self.preset, self._network_flags(), NETWORK_FLAGS),
                 depth=replace(config.depth, **_given(base=self.base, parametrization=self.parametrization)),
                 train=replace(config.train, **self._train_flags()),
             )
@@ -145,12 +145,18 @@ class Train:
         return _given(**{name: getattr(self, name) for name in (*names, *intervals)})
 
 
-def _changed(config: Any, preset: str, flags: dict[str, Any]) -> Any:
-    """A configuration with some fields changed; a ValueError for fields it does not have."""
-    unknown = flags.keys() - {field.name for field in fields(config)}
+DATA_FLAGS = {"num_variables": "item-length", "height": "size", "width": "size"}
+NETWORK_FLAGS = {"num_layers": "layers"}
+"""Flags of fields that are named otherwise."""
+
+
+def _changed(config: Any, preset: str, values: dict[str, Any], flags: dict[str, str]) -> Any:
+    """A configuration with some fields changed; a ValueError that names the flags of fields it does not have."""
+    unknown = values.keys() - {field.name for field in fields(config)}
     if unknown:
-        raise ValueError(f"the preset {preset} has no {', '.join(sorted(unknown))}; see ardm train --help")
-    return replace(config, **flags)
+        named = ", ".join(sorted({f"--{flags.get(name, name)}" for name in unknown}))
+        raise ValueError(f"{named} cannot be used with the preset {preset}; see ardm train --help")
+    return replace(config, **values)
 
 
 def _given(**flags: Any) -> dict[str, Any]:

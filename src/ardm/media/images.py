@@ -77,7 +77,7 @@ class ImageMedium:
         chains = np.stack([self._pixels(chain, samples) for chain in samples.chains])  # (N, states, H, W, C)
         if as_json:
             shown = {"chains": chains.tolist()} if samples.is_chain else {"samples": chains[:, -1].tolist()}
-            write_output(path, to_json({"calls": samples.calls[-1]} | shown))
+            write_output(path, to_json({"calls": samples.calls[-1]} | shown, indent=None))
             return
         assert path is not None
         if samples.is_chain:

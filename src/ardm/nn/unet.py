@@ -133,14 +133,14 @@ def cosine_features(num_values: int) -> Float[Tensor, "V J"]:
     return F.pad(features, (0, 0, 0, num_values - num_classes))
 
 
-def space_to_depth(x: Float[Tensor, "B H W C"]) -> Float[Tensor, "B H/2 W/2 4*C"]:
+def space_to_depth(x: Float[Tensor, "B H W C"]) -> Float[Tensor, "B H//2 W//2 4*C"]:
     """Each 2 x 2 block of pixels as one pixel with four times the channels."""
     batch, height, width, channels = x.shape
     blocks = x.reshape(batch, height // 2, 2, width // 2, 2, channels)
     return blocks.permute(0, 1, 3, 2, 4, 5).flatten(3)
 
 
-def depth_to_space(x: Float[Tensor, "B H W 4*C"]) -> Float[Tensor, "B 2*H 2*W C"]:
+def depth_to_space(x: Float[Tensor, "B H W C"]) -> Float[Tensor, "B 2*H 2*W C//4"]:
     """The inverse of `space_to_depth`."""
     batch, height, width, channels = x.shape
     blocks = x.reshape(batch, height, width, 2, 2, channels // 4)

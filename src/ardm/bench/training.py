@@ -1,0 +1,130 @@
+"""Speed and memory of a preset's training step, on random items, beside the device's rate of matrix products."""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from ardm.config import RunConfig, TextData
+from ardm.data.corpus import Corpus
+from ardm.data.images import ImageCorpus
+from ardm.data.text import TEXT8_ALPHABET, TextCorpus
+from ardm.objective import sample_step_loss
+from ardm.runtime import Runtime
+from ardm.trainer import Trainer
+
+WARMUP_STEPS = 3
+"""Steps that compile and fill caches, not timed."""
+COUNTED_ITEMS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainTiming:
+    """The training step of one preset."""
+
+    preset: str
+    num_parameters: int
+    batch_size: int
+    step_seconds: float
+    items_per_second: float
+    teraflops: float
+    """10^12 floating-point operations a second, in products and convolutions of the forward and backward pass alone."""
+    share: float
+    """The same as a part of `matrix_teraflops`."""
+    matrix_teraflops: float
+    """What the device reaches in one large matrix product in the precision of training."""
+    peak_bytes: int | None
+    """Most memory held at once on a CUDA device."""
+
+
+def time_training(config: RunConfig, runtime: Runtime, *, seconds: float = 10.0) -> TrainTiming:
+    """Whole training steps (batch, loss, gradients, optimisers, averages) for about so many seconds."""
+    trainer = Trainer(config, random_corpus(config), runtime)
+    rate = matrix_rate(runtime)
+    for _ in range(WARMUP_STEPS):
+        trainer.train_step()
+    reset_peak(runtime)
+    step_seconds = _seconds_a_step(trainer, runtime, seconds)
+    items_per_second = config.train.batch_size / step_seconds
+    teraflops = items_per_second * flops_per_item(config, runtime) / 1e12
+    return TrainTiming(
+        preset=config.preset,
+        num_parameters=sum(p.numel() for p in trainer.model.parameters()),
+        batch_size=config.train.batch_size,
+        step_seconds=step_seconds,
+        items_per_second=items_per_second,
+        teraflops=teraflops,
+        share=teraflops / rate,
+        matrix_teraflops=rate,
+        peak_bytes=peak_bytes(runtime),
+    )
+
+
+def _seconds_a_step(trainer: Trainer, runtime: Runtime, seconds: float) -> float:
+    synchronize(runtime)
+    started, steps = time.perf_counter(), 0
+    while time.perf_counter() - started < seconds:
+        for _ in range(5):
+            trainer.train_step()
+        steps += 5
+        synchronize(runtime)
+    return (time.perf_counter() - started) / steps
+
+
+def flops_per_item(config: RunConfig, runtime: Runtime) -> float:
+    """Floating-point operations of the loss of one item and its gradients, counted by PyTorch."""
+    corpus = random_corpus(config)
+    model = config.build_model(corpus.num_classes).to(runtime.device)
+    generator = torch.Generator(runtime.device).manual_seed(0)
+    x = corpus.sampler(config.data.shape, runtime.device).draw(COUNTED_ITEMS, generator)
+    with FlopCounterMode(display=False) as counter:
+        with runtime.autocast():
+            loss = sample_step_loss(model, x, generator)
+        loss.nats.mean().backward()
+    return float(counter.get_total_flops()) / COUNTED_ITEMS
+
+
+def matrix_rate(runtime: Runtime, repeats: int = 20) -> float:
+    """10^12 operations a second of a large matrix product: bfloat16 on CUDA, float32 elsewhere."""
+    on_cuda = runtime.device.type == "cuda"
+    size, dtype = (8192, torch.bfloat16) if on_cuda else (1024, torch.float32)
+    a = torch.ones(size, size, dtype=dtype, device=runtime.device)
+    for _ in range(2):
+        a @ a
+    synchronize(runtime)
+    started = time.perf_counter()
+    for _ in range(repeats):
+        a @ a
+    synchronize(runtime)
+    return 2 * size**3 * repeats / (time.perf_counter() - started) / 1e12
+
+
+def random_corpus(config: RunConfig) -> Corpus:
+    """Data of the preset's kind and shape, with uniformly random classes."""
+    generator = np.random.default_rng(0)
+    if isinstance(config.data, TextData):
+        alphabet: Alphabet = TEXT8_ALPHABET
+        size = 100 * config.data.num_variables
+        classes: Integer[np.ndarray, N] = generator.integers(0, alphabet.num_classes, size, dtype=np.uint8)
+        return TextCorpus(title="random", alphabet=alphabet, classes=classes, num_held_out=size // 20)
+    train, valid, test = generator.integers(0, 256, (3, 64, *config.data.shape), dtype=np.uint8)
+    return ImageCorpus(title="random", train=list(train), valid=list(valid), test=list(test))
+
+
+def synchronize(runtime: Runtime) -> None:
+    """Wait for a CUDA device to finish what it was given."""
+    if runtime.device.type == "cuda":
+        torch.cuda.synchronize(runtime.device)
+
+
+def reset_peak(runtime: Runtime) -> None:
+    """Forget the most memory held so far."""
+    if runtime.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(runtime.device)
+
+
+def peak_bytes(runtime: Runtime) -> int | None:
+    """The most memory held at once, on a CUDA device."""
+    return torch.cuda.max_memory_allocated(runtime.device) if runtime.device.type == "cuda" else None
