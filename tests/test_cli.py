@@ -25,6 +25,7 @@ from ardm.data.cifar10 import MD5
 from ardm.data.text import KnownFile
 from ardm.orders import NAMED_ORDERS
 from ardm.presets import PRESETS
+from invoke import fails, output
 from tiny import TEXT
 
 SMALL = ["--item-length", "16", "--layers", "1", "--width", "32", "--batch-size", "8"]
@@ -38,23 +39,6 @@ def run(tmp_path_factory) -> Path:
     flags = ["--data", str(folder / "text.txt"), "--out", str(folder / "run"), "--steps", "40", *SMALL]
     assert main(["train", "text", *flags]) == 0
     return folder
-
-
-def fails(capsys, arguments: list[str]) -> tuple[int, str]:
-    """Exit status and error of a command that must fail with one line and no output."""
-    capsys.readouterr()
-    status = main(arguments)
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("ardm: ")
-    assert captured.err.count("\n") == 1
-    return status, captured.err
-
-
-def output(capsys, arguments: list[str]) -> str:
-    capsys.readouterr()
-    assert main(arguments) == 0
-    return capsys.readouterr().out
 
 
 def test_help_is_instant():
