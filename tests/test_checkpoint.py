@@ -148,3 +148,12 @@ def test_a_folder_is_for_one_process(tmp_path):
         pass
     with locked(tmp_path):
         pass
+
+
+def test_a_model_for_another_shape_shares_its_weights(saved):
+    trained, _ = saved
+    longer = trained.for_shape((24,))
+    assert longer.model.network is trained.model.network
+    assert longer.model.num_variables == 24
+    assert longer.profile.bits.shape == (1, 24)
+    assert trained.for_shape((16,)) is trained
