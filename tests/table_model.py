@@ -13,15 +13,9 @@ from itertools import combinations, pairwise, permutations, product
 import torch
 from torch import Tensor, nn
 
-from ardm.depth import (
-    BaseDepthMap,
-    DataParametrization,
-    DepthMap,
-    DirectParametrization,
-    Parametrization,
-    absorbing,
-)
+from ardm.depth import BaseDepthMap, DepthMap, absorbing
 from ardm.model import ARDM
+from ardm.parametrizations import DataParametrization, DirectParametrization, Parametrization
 from ardm.schedule import Schedule, full_schedule, uniform_schedule
 
 Item = tuple[int, ...]

@@ -6,7 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ardm.depth import BaseDepthMap, DataParametrization, DepthMap, DirectParametrization, absorbing
+from ardm.depth import BaseDepthMap, DepthMap, absorbing
+from ardm.parametrizations import DataParametrization, DirectParametrization
 from table_model import CASES, USER_MAPS
 
 shapes = st.tuples(st.integers(2, 40), st.integers(2, 10))

@@ -3,12 +3,13 @@
 import pytest
 import torch
 
-from ardm.depth import BaseDepthMap, DataParametrization, Parametrization, absorbing
+from ardm.depth import BaseDepthMap, absorbing
 from ardm.model import ARDM
 from ardm.nn import PaperTransformer, PaperTransformerConfig, Transformer, TransformerConfig
 from ardm.nn.transformer import rotary_angles, rotate
 from ardm.objective import corrupt, sample_step_loss, step_loss
 from ardm.orders import random_orders
+from ardm.parametrizations import DataParametrization, Parametrization
 from ardm.presets import PRESETS
 
 D, K = 12, 5

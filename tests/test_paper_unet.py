@@ -5,11 +5,12 @@ import math
 import pytest
 import torch
 
-from ardm.depth import BaseDepthMap, DataParametrization, Parametrization, absorbing
+from ardm.depth import BaseDepthMap, absorbing
 from ardm.model import ARDM
 from ardm.nn.paper_unet import PaperUNet, PaperUNetConfig, PixelAttention, ResBlock, StepEmbedding, sinusoids
 from ardm.objective import corrupt, sample_step_loss, step_loss
 from ardm.orders import random_orders
+from ardm.parametrizations import DataParametrization, Parametrization
 
 K = 16
 SMALL = PaperUNetConfig(num_blocks=2, width=16, num_groups=4)

@@ -3,12 +3,13 @@
 import pytest
 import torch
 
-from ardm.depth import BaseDepthMap, DataParametrization, DirectParametrization, Parametrization, absorbing
+from ardm.depth import BaseDepthMap, absorbing
 from ardm.model import ARDM
 from ardm.nn import UNet, UNetConfig
 from ardm.nn.unet import cosine_features, depth_to_space, pad_to_multiple, space_to_depth
 from ardm.objective import corrupt, sample_step_loss, step_loss
 from ardm.orders import random_orders
+from ardm.parametrizations import DataParametrization, DirectParametrization, Parametrization
 
 SHAPE = (6, 5, 3)
 D, K = 90, 16

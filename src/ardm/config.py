@@ -8,9 +8,10 @@ from typing import Any, Literal, get_args
 from ardm.data.corpus import Shape
 from ardm.data.images import Augmentation, ImageKind
 from ardm.data.text import TextKind
-from ardm.depth import BaseDepthMap, DataParametrization, DirectParametrization, Parametrization, absorbing
+from ardm.depth import BaseDepthMap, absorbing
 from ardm.model import ARDM
 from ardm.nn import NETWORKS, NetworkConfig, network_kind
+from ardm.parametrizations import DataParametrization, DirectParametrization, Parametrization
 
 MAX_VARIABLES = 2**20
 

@@ -1,16 +1,112 @@
-"""Exact sampling from categorical rows.
+"""Distributions of a variable's next value: categorical rows, and mixtures of discretized logistics.
 
-Sampling inverts the cumulative distribution in float64. The usual Gumbel trick in float32 starves the tail:
+Sampling from rows inverts the cumulative distribution in float64. The usual Gumbel trick in float32 starves the tail:
 its noise has 2^-24 granularity, so classes rarer than about 1e-7 are drawn at the wrong rate.
 """
 
 import math
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
 NEGATIVE_INFINITY = float("-inf")
+
+
+@runtime_checkable
+class ChildDistribution(Protocol):
+    """The distributions of the next values of N variables of B items."""
+
+    def sample(self, generator: torch.Generator, *, temperature: float = 1.0, top_p: float = 1.0) -> Int[Tensor, "B N"]:
+        """A value for each variable; exact with the defaults."""
+
+
+class Children(NamedTuple):
+    """Rows of candidates with their log-probabilities; unreachable ones have -inf."""
+
+    log_probs: Float[Tensor, "B N C"]
+    values: Int[Tensor, "B N C"]
+
+    def sample(self, generator: torch.Generator, *, temperature: float = 1.0, top_p: float = 1.0) -> Int[Tensor, "B N"]:
+        """A value for each variable; exact with the defaults."""
+        choice = sample_categorical(sharpen(self.log_probs, temperature=temperature, top_p=top_p), generator)
+        return self.values.gather(-1, choice[..., None])[..., 0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogisticMixture:
+    """Mixtures of M discretized logistics over the classes 0..K-1 (Salimans et al., 2017).
+
+    Class x covers the interval y(x) +- 1/(K-1) around y(x) = 2 x / (K-1) - 1; the first and the last class have the
+    tails as well, so that the classes' probabilities sum to one exactly.
+    """
+
+    log_weights: Float[Tensor, "B N M"]
+    means: Float[Tensor, "B N M"]
+    log_scales: Float[Tensor, "B N M"]
+    num_classes: int
+
+    def log_prob(self, x: Int[Tensor, "B N"]) -> Float[Tensor, "B N"]:
+        """log p(x) in nats, without cancellation: s(a) - s(b) = s(a) s(-b) (1 - e^(b - a)) for the logistic s."""
+        last = self.num_classes - 1
+        inverse = (-self.log_scales).exp()
+        centred = (2 * x.to(self.means.dtype) / last - 1)[..., None] - self.means
+        log_below_upper = F.logsigmoid((centred + 1 / last) * inverse)
+        log_above_lower = F.logsigmoid((1 / last - centred) * inverse)
+        inside = log_below_upper + log_above_lower + _log_one_minus_exp(2 / last * inverse)
+        edges = torch.where(x[..., None] == 0, log_below_upper, log_above_lower)
+        at_edge = ((x == 0) | (x == last))[..., None]
+        return (self.log_weights + torch.where(at_edge, edges, inside)).logsumexp(-1)
+
+    def sample(self, generator: torch.Generator, *, temperature: float = 1.0, top_p: float = 1.0) -> Int[Tensor, "B N"]:
+        """A class for each variable: a draw from a component, rounded to the class whose interval holds it.
+
+        A temperature scales the logarithms of the weights and the widths of the components.
+        """
+        if top_p != 1:
+            raise ValueError("top-p needs a list of classes, which a mixture of logistics has not; use the temperature")
+        component = sample_categorical(sharpen(self.log_weights, temperature=temperature), generator)[..., None]
+        mean = self.means.gather(-1, component)[..., 0].double()
+        scale = self.log_scales.gather(-1, component)[..., 0].double().exp() * temperature
+        uniform = torch.rand(mean.shape, generator=generator, device=mean.device, dtype=torch.float64)
+        y = mean + scale * uniform.logit()
+        last = self.num_classes - 1
+        return ((y + 1) * (last / 2)).clamp(0, last).round().long()
+
+    def interval(self, x: Int[Tensor, "B N"], precision: int) -> tuple[Int[Tensor, "B N"], Int[Tensor, "B N"]]:
+        """Where the code interval of x begins, and its size, out of 2^precision; each class has at least 1."""
+        start = self._start(x, precision)
+        return start, self._start(x + 1, precision) - start
+
+    def value_at(self, code: Int[Tensor, "B N"], precision: int) -> Int[Tensor, "B N"]:
+        """The class whose interval holds a code, by bisection: no row of all classes is built."""
+        low, high = torch.zeros_like(code), torch.full_like(code, self.num_classes)
+        while (high - low > 1).any():  # start(low) <= code < start(high)
+            middle = (low + high) // 2
+            is_below = self._start(middle, precision) <= code
+            low, high = torch.where(is_below, middle, low), torch.where(is_below, high, middle)
+        return low
+
+    def _start(self, x: Int[Tensor, "B N"], precision: int) -> Int[Tensor, "B N"]:
+        """floor(P(< x) (2^precision - K)) + x, for x = 0..K: strictly increasing, since P(< x) does not fall."""
+        spare = 2**precision - self.num_classes
+        if spare < 0:
+            raise ValueError(f"{self.num_classes} classes need a precision of more than {precision} bits")
+        edge = (2 * x.double() - 1) / (self.num_classes - 1) - 1
+        below = ((edge[..., None] - self.means.double()) * (-self.log_scales.double()).exp()).sigmoid()
+        total = (self.log_weights.double().exp() * below).sum(-1).clamp(0, 1)
+        total = torch.where(x <= 0, 0.0, torch.where(x >= self.num_classes, 1.0, total))
+        return (total * spare).floor().long() + x
+
+
+def _log_one_minus_exp(z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
+    """log(1 - e^-z) for z > 0, accurate for small and for large z; gradients are finite."""
+    small = z < 0.7
+    safe_small, safe_large = torch.where(small, z, 0.5), torch.where(small, 1.0, z)
+    return torch.where(small, (-torch.expm1(-safe_small)).log(), torch.log1p(-torch.exp(-safe_large)))
 
 
 def sample_categorical(log_probs: Float[Tensor, "*B C"], generator: torch.Generator) -> Int[Tensor, "*B"]:

@@ -6,7 +6,8 @@ from typing import Protocol
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ardm.depth import Children, Parametrization
+from ardm.distributions import ChildDistribution
+from ardm.parametrizations import Parametrization
 
 
 class Network(Protocol):
@@ -78,7 +79,7 @@ class ARDM(nn.Module):
         stage: Int[Tensor, "B"],
         t: Int[Tensor, "B"],
         where: Int[Tensor, "B N"],
-    ) -> Children:
+    ) -> ChildDistribution:
         """The distributions of N variables of each item at one stage (the same for all items). One call."""
         outputs = self.outputs(inputs, mask, stage, t)
         index = where[..., None].expand(-1, -1, outputs.shape[-1])

@@ -7,7 +7,6 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from ardm.distributions import sample_categorical, sharpen
 from ardm.model import ARDM
 from ardm.orders import check_orders, ranks, revealed
 from ardm.schedule import Schedule, check_fits
@@ -76,9 +75,7 @@ def sample_chain(
             t, where = torch.full_like(stage, start), order[:, start:stop]
             with torch.no_grad():  # not around the yield: the caller's gradients are its own
                 children = model.predict(values, revealed(rank, start), stage, t, where)
-            log_probs = sharpen(children.log_probs, temperature=temperature, top_p=top_p)
-            choice = sample_categorical(log_probs, generator)
-            drawn = children.values.gather(-1, choice[..., None])[..., 0]
+            drawn = children.sample(generator, temperature=temperature, top_p=top_p)
             values = values.scatter(1, where, drawn)
             yield Step(stage=s, values=values, mask=revealed(rank, stop))
 

@@ -1,0 +1,178 @@
+"""Parametrizations: how the outputs of a network become p(child | parent) at a stage (Sec. 3.2).
+
+    data       K logits a variable. theta^(s) sums the class probabilities below each child and renormalises them
+               over the children of the parent. Needs nothing but the maps.
+    direct     S*b logits a variable, of which stage s uses its own b: the digit of the base-b expansion.
+    logistic   3M outputs a variable: a mixture of M discretized logistics over all K classes. One stage only.
+All work in log space throughout: a child that the maps cannot reach has log-probability -inf, and no other.
+Notation as in `depth`.
+"""
+
+import math
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ardm.depth import BaseDepthMap, DepthMap
+from ardm.distributions import NEGATIVE_INFINITY, ChildDistribution, Children, LogisticMixture
+
+
+@runtime_checkable
+class Parametrization(Protocol):
+    """How the outputs of a network become p(child | parent) at a stage."""
+
+    depth: DepthMap
+    num_outputs: int
+
+    def log_prob(
+        self,
+        outputs: Float[Tensor, "B N O"],
+        parent: Int[Tensor, "B N"],
+        child: Int[Tensor, "B N"],
+        stage: Int[Tensor, "B"],
+    ) -> Float[Tensor, "B N"]:
+        """log p(child | parent) in nats, exact."""
+
+    def children(self, outputs: Float[Tensor, "B N O"], parent: Int[Tensor, "B N"], stage: int) -> ChildDistribution:
+        """The distribution of each variable's child."""
+
+
+class DataParametrization:
+    """K logits a variable, restricted to the children of the parent: theta^(s) of Sec. 3.2.
+
+    p(child | parent) = sum of p(k) over classes k below the child / the same over classes below the parent.
+    """
+
+    def __init__(self, depth: DepthMap) -> None:
+        self.depth = depth
+        self.num_outputs = depth.num_classes
+
+    def log_prob(
+        self,
+        outputs: Float[Tensor, "B N O"],
+        parent: Int[Tensor, "B N"],
+        child: Int[Tensor, "B N"],
+        stage: Int[Tensor, "B"],
+    ) -> Float[Tensor, "B N"]:
+        """log p(child | parent), the ratio of two masked log-sum-exps; a plain log-softmax when S = 1."""
+        if self.depth.num_stages == 1:
+            return outputs.log_softmax(-1).gather(-1, child[..., None])[..., 0]
+        below_parent = self.depth.levels[stage][:, None] == parent[..., None]
+        below_child = (self.depth.levels[stage + 1][:, None] == child[..., None]) & below_parent
+        return _masked_logsumexp(outputs, below_child) - _masked_logsumexp(outputs, below_parent)
+
+    def children(self, outputs: Float[Tensor, "B N O"], parent: Int[Tensor, "B N"], stage: int) -> Children:
+        """All values that occur at level stage+1, with their log-probabilities given the parent."""
+        if self.depth.num_stages == 1:
+            return Children(outputs.log_softmax(-1), self.depth.levels[1].expand_as(outputs))
+        values, group = self.depth.levels[stage + 1].unique(return_inverse=True)
+        below_parent = self.depth.levels[stage] == parent[..., None]
+        logits = outputs.masked_fill(~below_parent, NEGATIVE_INFINITY)
+        grouped = _grouped_logsumexp(logits, group, len(values))
+        log_probs = grouped - grouped.logsumexp(-1, keepdim=True)
+        return Children(log_probs, values.expand_as(log_probs))
+
+
+class DirectParametrization:
+    """S*b logits a variable; stage s uses its own b of them, one for each digit (Sec. 3.2).
+
+    Digits that would lead beyond class K-1 have probability zero.
+    """
+
+    def __init__(self, depth: BaseDepthMap) -> None:
+        self.depth: DepthMap = depth
+        self._base_depth = depth
+        self.num_outputs = depth.num_stages * depth.base
+
+    def log_prob(
+        self,
+        outputs: Float[Tensor, "B N O"],
+        parent: Int[Tensor, "B N"],
+        child: Int[Tensor, "B N"],
+        stage: Int[Tensor, "B"],
+    ) -> Float[Tensor, "B N"]:
+        """log p(digit | parent), the digit being (child - parent) / b^(S-1-s)."""
+        log_probs = self._digit_log_probs(outputs, parent, stage)
+        scale = self._base_depth.digit_scale(stage)[:, None]
+        digit = (child - parent) // scale
+        return log_probs.gather(-1, digit[..., None])[..., 0]
+
+    def children(self, outputs: Float[Tensor, "B N O"], parent: Int[Tensor, "B N"], stage: int) -> Children:
+        """The b digits of the stage with their log-probabilities."""
+        stages = torch.full(parent.shape[:1], stage, device=parent.device)
+        log_probs = self._digit_log_probs(outputs, parent, stages)
+        return Children(log_probs, self._digit_values(parent, stages))
+
+    def _digit_values(self, parent: Int[Tensor, "B N"], stage: Int[Tensor, "B"]) -> Int[Tensor, "B N b"]:
+        digits = torch.arange(self._base_depth.base, device=parent.device)
+        return parent[..., None] + self._base_depth.digit_scale(stage)[:, None, None] * digits
+
+    def _digit_log_probs(
+        self, outputs: Float[Tensor, "B N O"], parent: Int[Tensor, "B N"], stage: Int[Tensor, "B"]
+    ) -> Float[Tensor, "B N b"]:
+        logits = outputs.unflatten(-1, (self.depth.num_stages, self._base_depth.base))
+        index = stage[:, None, None, None].expand(-1, logits.shape[1], 1, logits.shape[3])
+        logits = logits.gather(2, index)[:, :, 0]  # (B, N, b)
+        beyond = self._digit_values(parent, stage) >= self.depth.num_classes
+        return logits.masked_fill(beyond, NEGATIVE_INFINITY).log_softmax(-1)
+
+
+class LogisticMixtureParametrization:
+    """3M outputs a variable: logits, means and log-scales of a mixture of M discretized logistics over K classes.
+
+    Means begin spread over the classes and scales as wide as the gaps between them, so that outputs of zero are
+    nearly uniform. `min_log_scale` bounds scales from below, in units of half the range of classes: a bin of K = 2^16
+    classes is e^-10.4 wide, so that -7 (the authors') would keep every class below 2^-6.9.
+    """
+
+    def __init__(self, depth: DepthMap, num_components: int, min_log_scale: float) -> None:
+        if depth.num_stages != 1:
+            raise ValueError(f"a mixture of logistics needs one stage, got {depth.num_stages}")
+        if num_components < 1:
+            raise ValueError(f"a mixture needs at least one component, got {num_components}")
+        self.depth = depth
+        self.num_components, self.min_log_scale = num_components, min_log_scale
+        self.num_outputs = 3 * num_components
+
+    def log_prob(
+        self,
+        outputs: Float[Tensor, "B N O"],
+        parent: Int[Tensor, "B N"],
+        child: Int[Tensor, "B N"],
+        stage: Int[Tensor, "B"],
+    ) -> Float[Tensor, "B N"]:
+        """log p(child), the logarithm of a difference of the mixture's cumulative distribution."""
+        return self._mixture(outputs).log_prob(child)
+
+    def children(self, outputs: Float[Tensor, "B N O"], parent: Int[Tensor, "B N"], stage: int) -> LogisticMixture:
+        """The mixture itself; rows of all classes are never built."""
+        return self._mixture(outputs)
+
+    def _mixture(self, outputs: Float[Tensor, "B N O"]) -> LogisticMixture:
+        logits, means, log_scales = outputs.chunk(3, dim=-1)
+        centres = (2 * torch.arange(self.num_components, device=outputs.device) + 1) / self.num_components - 1
+        log_scales = (log_scales - math.log(self.num_components)).clamp(min=self.min_log_scale)
+        return LogisticMixture(
+            log_weights=logits.log_softmax(-1),
+            means=means + centres.to(means.dtype),
+            log_scales=log_scales,
+            num_classes=self.depth.num_classes,
+        )
+
+
+def _masked_logsumexp(logits: Float[Tensor, "*B K"], keep: Tensor) -> Float[Tensor, "*B"]:
+    return logits.masked_fill(~keep, NEGATIVE_INFINITY).logsumexp(-1)
+
+
+def _grouped_logsumexp(
+    logits: Float[Tensor, "B N K"], group: Int[Tensor, "K"], num_groups: int
+) -> Float[Tensor, "B N C"]:
+    """Log-sum-exp over the classes of each group, each with its own maximum so that no tail underflows."""
+    index = group.expand_as(logits)
+    shape = (*logits.shape[:-1], num_groups)
+    peak = logits.new_full(shape, NEGATIVE_INFINITY).scatter_reduce(-1, index, logits, "amax")
+    shift = peak.masked_fill(peak == NEGATIVE_INFINITY, 0.0)
+    sums = logits.new_zeros(shape).scatter_add(-1, index, (logits - shift.gather(-1, index)).exp())
+    return sums.log() + shift
