@@ -116,11 +116,14 @@ def test_it_is_convolutional(generator):
 
 def test_space_and_depth_are_inverse(generator):
     x = torch.randn(2, 4, 6, 5, generator=generator)
-    y = space_to_depth(x)
+    y = space_to_depth(x, (2, 2))
     assert torch.equal(y[0, 1, 2], x[0, 2:4, 4:6].flatten())
-    assert torch.equal(depth_to_space(y), x)
-    assert pad_to_multiple(x, 4).shape == (2, 4, 8, 5)
-    assert pad_to_multiple(x, 2) is x
+    assert torch.equal(depth_to_space(y, (2, 2)), x)
+    z = space_to_depth(x.transpose(1, 2), (1, 4))
+    assert torch.equal(z[1, 5, 0], x[1, :, 5].flatten())
+    assert torch.equal(depth_to_space(z, (1, 4)).transpose(1, 2), x)
+    assert pad_to_multiple(x, 4, 4).shape == (2, 4, 8, 5)
+    assert pad_to_multiple(x, 2, 6) is x
 
 
 def test_features_tell_values_apart_and_leave_the_mask_out():
@@ -129,6 +132,30 @@ def test_features_tell_values_apart_and_leave_the_mask_out():
     distances = torch.cdist(features[:256], features[:256])
     assert (distances + torch.eye(256) * 9).min() > 0.1
     assert distances[100, 101] < distances[100, 104] < distances[100, 130]
+    features = cosine_features(65537)
+    assert features[65536].abs().max() == 0
+    near, far = features[1000:1100], features[40_000:40_100]
+    assert (torch.cdist(near, near) + torch.eye(100) * 9).min() > 0.05
+    assert torch.cdist(near, near).max() < torch.cdist(near, far).min()
+
+
+@pytest.mark.parametrize("length", [1, 16, 70])
+def test_sequences_are_images_one_pixel_high(length, generator):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = UNet(CONFIG, num_values=300, num_outputs=6)
+        for parameter in network.parameters():
+            torch.nn.init.normal_(parameter, std=0.2)
+    inputs, stage = torch.randint(0, 256, (2, length), generator=generator), torch.zeros(2, dtype=torch.int64)
+    mask = torch.rand(2, length, generator=generator) < 0.5
+    outputs = network(inputs, mask, stage, stage)
+    assert outputs.shape == (2, length, 6)
+    other = inputs.clone()
+    other[:, length // 2] += 1
+    changed = (network(other, mask, stage, stage) - outputs).abs().amax((0, 2)) > 1e-6
+    assert changed[length // 2]
+    with torch.autocast("cpu", torch.bfloat16):
+        assert network(inputs, mask, stage, stage).dtype == torch.float32
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
-"""Our image network: depthwise and pointwise blocks at several resolutions, with skips.
+"""Our network for images and sound: depthwise and pointwise blocks at several resolutions, with skips.
 
 Every part has an exact integer form (products, one square root and one division for a norm), which the codec needs,
 and depthwise + pointwise blocks are the cheapest exact ones on a CPU. The network is fully convolutional and takes
-images of any size; it sees neither the step t, which follows from the mask, nor where a pixel lies.
+items of any size; it sees neither the step t, which follows from the mask, nor where a pixel or a sample lies.
+
+Sound is an image one pixel high, with one sub-pixel: where images are folded 2 x 2, sound is folded 1 x 4.
 """
 
 import itertools
@@ -19,14 +21,14 @@ from ardm.nn.transformer import linear, rms_norm
 
 @dataclass(frozen=True, kw_only=True)
 class UNetConfig:
-    """Size of a `UNet`. Resolutions go from the full one down, each half as high and as wide as the one before."""
+    """Size of a `UNet`. Resolutions go from the full one down, each with a quarter of the pixels or samples before."""
 
     widths: tuple[int, ...]
     """Channels at each resolution."""
     depths: tuple[int, ...]
-    """Blocks at each resolution: before the halving and again after the doubling; the lowest has them once."""
+    """Blocks at each resolution: on the way down and again on the way up; the lowest has them once."""
     kernel: int = 5
-    """Height and width of the depthwise convolutions."""
+    """Size of the depthwise convolutions: height and width for images, length for sound."""
     mlp_ratio: int = 4
     """Hidden channels of a block's pointwise part, as a multiple of the width."""
 
@@ -40,17 +42,31 @@ class UNetConfig:
 
 
 class UNet(nn.Module):
-    """A network from images of V values a sub-pixel to O outputs for every sub-pixel."""
+    """A network from variables of V values to O outputs for each of them.
+
+    With `num_channels` items are images (H, W, C); without, they are sequences (D,).
+    """
 
     def __init__(
-        self, config: UNetConfig, *, num_values: int, num_outputs: int, num_stages: int = 1, num_channels: int = 3
+        self,
+        config: UNetConfig,
+        *,
+        num_values: int,
+        num_outputs: int,
+        num_stages: int = 1,
+        num_channels: int | None = None,
     ) -> None:
         super().__init__()
+        self.takes_images, num_channels = num_channels is not None, num_channels or 1
+        self.fold = (2, 2) if self.takes_images else (1, 4)
+        kernel = (config.kernel if self.takes_images else 1, config.kernel)
         widths, depths = config.widths, config.depths
         self.num_levels, self.depths = len(widths), depths
         self.embedding = SubPixelEmbedding(widths[0], num_values, num_stages, num_channels)
         sequence = [*range(len(widths)), *range(len(widths) - 1)[::-1]]  # down to the lowest resolution and up again
-        self.blocks = nn.ModuleList(Block(config, widths[i]) for i in sequence for _ in range(depths[i]))
+        self.blocks = nn.ModuleList(
+            Block(widths[i], kernel, config.mlp_ratio) for i in sequence for _ in range(depths[i])
+        )
         self.down_blocks = nn.ModuleList(linear(4 * a, b) for a, b in itertools.pairwise(widths))
         self.up_blocks = nn.ModuleList(linear(b, 4 * a) for a, b in itertools.pairwise(widths))
         self.head = nn.Linear(widths[0], num_channels * num_outputs)
@@ -59,38 +75,54 @@ class UNet(nn.Module):
 
     def forward(
         self,
-        inputs: Int[Tensor, "B H W C"],
-        mask: Bool[Tensor, "B H W C"],
+        inputs: Int[Tensor, "B *shape"],
+        mask: Bool[Tensor, "B *shape"],
         stage: Int[Tensor, "B"],
         t: Int[Tensor, "B"],
+    ) -> Float[Tensor, "B *shape O"]:
+        """Outputs for every variable."""
+        if self.takes_images:
+            return self.image_outputs(inputs, mask, stage)
+        return self.image_outputs(inputs[:, None, :, None], mask[:, None, :, None], stage)[:, 0, :, 0]
+
+    def image_outputs(
+        self, inputs: Int[Tensor, "B H W C"], mask: Bool[Tensor, "B H W C"], stage: Int[Tensor, "B"]
     ) -> Float[Tensor, "B H W C O"]:
         """Outputs for every sub-pixel."""
         height, width, num_channels = inputs.shape[1:]
-        x = pad_to_multiple(self.embedding(inputs, mask, stage), 2 ** (self.num_levels - 1))
+        rows, columns = (factor ** (self.num_levels - 1) for factor in self.fold)
+        x = pad_to_multiple(self.embedding(inputs, mask, stage), rows, columns)
         blocks, skips = iter(self.blocks), []
         for level in range(self.num_levels):
             if level > 0:
                 skips.append(x)
-                x = self.down_blocks[level - 1](rms_norm(space_to_depth(x)))
+                x = self.down_blocks[level - 1](rms_norm(space_to_depth(x, self.fold)))
             for _ in range(self.depths[level]):
                 x = next(blocks)(x)
         for level in reversed(range(self.num_levels - 1)):
-            x = skips.pop() + depth_to_space(self.up_blocks[level](rms_norm(x)))
+            x = skips.pop() + depth_to_space(self.up_blocks[level](rms_norm(x)), self.fold)
             for _ in range(self.depths[level]):
                 x = next(blocks)(x)
-        outputs: Tensor = self.head(rms_norm(x[:, :height, :width]))
-        return outputs.unflatten(-1, (num_channels, -1))
+        return self.head_outputs(rms_norm(x[:, :height, :width])).unflatten(-1, (num_channels, -1))
+
+    def head_outputs(self, x: Float[Tensor, "B H W width"]) -> Float[Tensor, "B H W outputs"]:
+        """The head's outputs; for sound in full precision, since 8 bits do not name one of 2^16 values."""
+        if self.takes_images:
+            return self.head(x)
+        with torch.autocast(x.device.type, enabled=False):
+            return self.head(x.to(self.head.weight.dtype))
 
 
 class Block(nn.Module):
     """x + mlp(depthwise convolution(norm x))."""
 
-    def __init__(self, config: UNetConfig, width: int) -> None:
+    def __init__(self, width: int, kernel: tuple[int, int], mlp_ratio: int) -> None:
         super().__init__()
-        self.depthwise = nn.Conv2d(width, width, config.kernel, padding=config.kernel // 2, groups=width, bias=False)
-        nn.init.normal_(self.depthwise.weight, std=1 / config.kernel)
-        self.expand = linear(width, config.mlp_ratio * width)
-        self.contract = linear(config.mlp_ratio * width, width, zero=True)
+        padding = (kernel[0] // 2, kernel[1] // 2)
+        self.depthwise = nn.Conv2d(width, width, kernel, padding=padding, groups=width, bias=False)
+        nn.init.normal_(self.depthwise.weight, std=math.prod(kernel) ** -0.5)
+        self.expand = linear(width, mlp_ratio * width)
+        self.contract = linear(mlp_ratio * width, width, zero=True)
 
     def forward(self, x: Float[Tensor, "B H W C"]) -> Float[Tensor, "B H W C"]:
         """The block's output."""
@@ -101,7 +133,7 @@ class Block(nn.Module):
 class SubPixelEmbedding(nn.Module):
     """A linear map of what is known about the sub-pixels of a pixel: smooth features of each value, mask, stage.
 
-    The features of a value v are cosines of v up to wavelengths of eight values; a value beyond the classes (the
+    The features of a value v are cosines of v down to wavelengths of eight values; a value beyond the classes (the
     mask's) has none. As a function of v this is a table, in which close values begin with close rows.
     """
 
@@ -125,29 +157,36 @@ class SubPixelEmbedding(nn.Module):
 
 
 def cosine_features(num_values: int) -> Float[Tensor, "V J"]:
-    """cos(pi j (v + 1/2) / 256) for each value v < 256 and j = 1..64, weighted down as frequencies rise."""
-    num_classes = min(num_values, 256)
-    j = torch.arange(1, 65)
-    v = torch.arange(num_classes)[:, None] + 0.5
-    features = torch.cos(math.pi * j * v / 256) / j.sqrt()
+    """cos(pi j (v + 1/2) / K) for each value v < K, the largest power of two in V, weighted down as j rises.
+
+    j = 1..64 for up to 256 classes; beyond, the sines too and j in steps of half an octave, up to K / 4.
+    """
+    num_classes = 2 ** (num_values.bit_length() - 1) if num_values > 256 else num_values
+    angle = math.pi * (torch.arange(num_classes)[:, None] + 0.5) / max(num_classes, 256)
+    if num_classes <= 256:
+        j = torch.arange(1, 65)
+        features = torch.cos(angle * j) / j.sqrt()
+    else:
+        j = 2 ** torch.arange(0, math.log2(num_classes / 4) + 0.5, 0.5)
+        features = torch.cat((torch.cos(angle * j), torch.sin(angle * j)), dim=1) / j.sqrt().sqrt().repeat(2)
     return F.pad(features, (0, 0, 0, num_values - num_classes))
 
 
-def space_to_depth(x: Float[Tensor, "B H W C"]) -> Float[Tensor, "B H//2 W//2 4*C"]:
-    """Each 2 x 2 block of pixels as one pixel with four times the channels."""
-    batch, height, width, channels = x.shape
-    blocks = x.reshape(batch, height // 2, 2, width // 2, 2, channels)
+def space_to_depth(x: Float[Tensor, "B H W C"], fold: tuple[int, int]) -> Float[Tensor, "B H1 W1 C1"]:
+    """Each block of rows x columns pixels as one pixel with all their channels."""
+    (batch, height, width, channels), (rows, columns) = x.shape, fold
+    blocks = x.reshape(batch, height // rows, rows, width // columns, columns, channels)
     return blocks.permute(0, 1, 3, 2, 4, 5).flatten(3)
 
 
-def depth_to_space(x: Float[Tensor, "B H W C"]) -> Float[Tensor, "B 2*H 2*W C//4"]:
+def depth_to_space(x: Float[Tensor, "B H W C"], fold: tuple[int, int]) -> Float[Tensor, "B H1 W1 C1"]:
     """The inverse of `space_to_depth`."""
-    batch, height, width, channels = x.shape
-    blocks = x.reshape(batch, height, width, 2, 2, channels // 4)
-    return blocks.permute(0, 1, 3, 2, 4, 5).reshape(batch, 2 * height, 2 * width, channels // 4)
+    (batch, height, width, _), (rows, columns) = x.shape, fold
+    blocks = x.reshape(batch, height, width, rows, columns, -1)
+    return blocks.permute(0, 1, 3, 2, 4, 5).reshape(batch, height * rows, width * columns, -1)
 
 
-def pad_to_multiple(x: Float[Tensor, "B H W C"], multiple: int) -> Float[Tensor, "B H1 W1 C"]:
-    """The image with zeros at the right and at the bottom, up to a multiple of a size."""
-    bottom, right = -x.shape[1] % multiple, -x.shape[2] % multiple
+def pad_to_multiple(x: Float[Tensor, "B H W C"], rows: int, columns: int) -> Float[Tensor, "B H1 W1 C"]:
+    """The image with zeros at the right and at the bottom, up to multiples of a size."""
+    bottom, right = -x.shape[1] % rows, -x.shape[2] % columns
     return F.pad(x, (0, 0, 0, right, 0, bottom)) if bottom or right else x
