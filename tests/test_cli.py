@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 
 from ardm.bench.plan import PlanTiming
 from ardm.cli import main
-from ardm.commands.common import OrderName
+from ardm.commands.common import NamedOrder, OrderName
 from ardm.commands.train import PresetName
 from ardm.data.cifar10 import MD5
 from ardm.data.text import KnownFile
@@ -181,6 +181,7 @@ def test_bench_and_version(capsys, monkeypatch):
 
 def test_names_on_the_command_line_are_those_of_the_library():
     assert set(get_args(OrderName)) == {"random", *NAMED_ORDERS}
+    assert set(get_args(NamedOrder)) == set(NAMED_ORDERS)
     assert set(get_args(PresetName)) == set(PRESETS)
 
 

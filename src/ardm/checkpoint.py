@@ -35,6 +35,8 @@ class TrainedModel:
     config: RunConfig
     alphabet: Alphabet | None
     """The characters of a text model; None for other data."""
+    sample_rate: int | None = None
+    """Samples in a second of a model of sound; None for other data."""
     model: ARDM
     profile: Profile
     """Loss components measured on held-out data with these weights, or the training average before that."""
@@ -59,6 +61,7 @@ def save_model(path: Path, trained: TrainedModel) -> None:
         "config": trained.config.to_dict(),
         "num_classes": trained.model.depth.num_classes,
         "alphabet": None if trained.alphabet is None else trained.alphabet.characters,
+        "sample_rate": trained.sample_rate,
         "step": trained.step,
         "data_title": trained.data_title,
         "data_fingerprint": trained.data_fingerprint,
@@ -84,6 +87,7 @@ def load_model(path: Path | str, device: torch.device | str = "cpu") -> TrainedM
         return TrainedModel(
             config=config,
             alphabet=alphabet,
+            sample_rate=description.get("sample_rate"),
             model=model.to(device).eval(),
             profile=profile,
             step=description["step"],

@@ -3,23 +3,34 @@
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
+from ardm.data.audio import AudioKind
 from ardm.data.corpus import Shape
 from ardm.data.images import Augmentation, ImageKind
 from ardm.data.text import TextKind
 from ardm.depth import BaseDepthMap, absorbing
 from ardm.model import ARDM
 from ardm.nn import NETWORKS, NetworkConfig, network_kind
-from ardm.parametrizations import DataParametrization, DirectParametrization, Parametrization
+from ardm.parametrizations import (
+    DataParametrization,
+    DirectParametrization,
+    LogisticMixtureParametrization,
+    Parametrization,
+)
 
 MAX_VARIABLES = 2**20
+MOST_LOGITS = 4096
+"""Classes for which a row of logits is affordable."""
+
+ParametrizationName = Literal["data", "direct", "logistic"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextData:
     """What a text model is trained on."""
 
+    medium: ClassVar = "text"
     kind: TextKind
     num_variables: int = 250
     """Characters of an item; the paper's 250 divide text8's splits evenly."""
@@ -38,6 +49,7 @@ class TextData:
 class ImageData:
     """What an image model is trained on."""
 
+    medium: ClassVar = "images"
     kind: ImageKind
     height: int = 32
     width: int = 32
@@ -64,7 +76,32 @@ class ImageData:
         return math.prod(self.shape)
 
 
-DataConfig = TextData | ImageData
+@dataclass(frozen=True, kw_only=True)
+class AudioData:
+    """What a model of 16-bit sound is trained on."""
+
+    medium: ClassVar = "sound"
+    kind: AudioKind
+    num_variables: int = 16_000
+    """Samples of an item; one second of SC09."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.num_variables <= MAX_VARIABLES:
+            raise ValueError(f"an item has 1 to {MAX_VARIABLES} variables, got {self.num_variables}")
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of an item."""
+        return (self.num_variables,)
+
+
+DataConfig = TextData | ImageData | AudioData
+DATA_CLASSES: tuple[tuple[type[DataConfig], tuple[str, ...]], ...] = (
+    (TextData, get_args(TextKind)),
+    (ImageData, get_args(ImageKind)),
+    (AudioData, get_args(AudioKind)),
+)
+"""Configurations of data with the kinds that they have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,28 +109,42 @@ class DepthConfig:
     """How variables decay: to a mask class at once (base None), or digit by digit in a base."""
 
     base: int | None = None
-    parametrization: Literal["data", "direct"] = "data"
-    """How outputs become probabilities; direct needs a base."""
+    parametrization: ParametrizationName = "data"
+    """How outputs become probabilities; direct needs a base, logistic must have none."""
     absorbing_value: int | None = None
     """The value of hidden variables without a base; None: a class of its own."""
+    num_components: int = 10
+    """Logistics of a mixture."""
+    min_log_scale: float = -14.0
+    """Least logarithm of a logistic's scale; the authors' -7 costs bits (see `LogisticMixtureParametrization`)."""
 
     def __post_init__(self) -> None:
         if self.base is None and self.parametrization == "direct":
             raise ValueError("the direct parametrization needs a base")
+        if self.base is not None and self.parametrization == "logistic":
+            raise ValueError("a mixture of logistics has one stage: leave the base out, or use direct")
         if self.base is not None and self.base < 2:
             raise ValueError(f"the base must be at least 2, got {self.base}")
 
     def build(self, num_classes: int) -> Parametrization:
         """The parametrization, with its depth map, for K classes."""
+        if self.parametrization == "data" and num_classes > MOST_LOGITS:
+            raise ValueError(
+                f"{num_classes} classes are too many for a logit each; use the logistic parametrization, or direct "
+                "with a base"
+            )
         if self.base is None:
-            return DataParametrization(absorbing(num_classes, self.absorbing_value))
+            depth = absorbing(num_classes, self.absorbing_value)
+            if self.parametrization == "logistic":
+                return LogisticMixtureParametrization(depth, self.num_components, self.min_log_scale)
+            return DataParametrization(depth)
         if not 2 <= self.base < num_classes:
             raise ValueError(
                 f"the base must lie in 2..{num_classes - 1} for {num_classes} classes, got {self.base}; "
                 "leave it out for an order-agnostic model"
             )
-        depth = BaseDepthMap(num_classes, self.base)
-        return DataParametrization(depth) if self.parametrization == "data" else DirectParametrization(depth)
+        digits = BaseDepthMap(num_classes, self.base)
+        return DataParametrization(digits) if self.parametrization == "data" else DirectParametrization(digits)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +214,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**40:
             raise ValueError(f"the seed must lie in 0..2^40, got {self.seed}")
-        if NETWORKS[network_kind(self.network)].takes_images != isinstance(self.data, ImageData):
+        if self.data.medium not in NETWORKS[network_kind(self.network)].takes:
             raise ValueError(f"a {network_kind(self.network)} network does not take data of kind {self.data.kind}")
 
     def build_model(self, num_classes: int) -> ARDM:
@@ -189,7 +240,7 @@ class RunConfig:
     def from_dict(cls, values: dict[str, Any]) -> "RunConfig":
         """The configuration that `to_dict` wrote."""
         network = _with_tuples(values["network"])
-        data_class = TextData if values["data"]["kind"] in get_args(TextKind) else ImageData
+        data_class = next(cls for cls, kinds in DATA_CLASSES if values["data"]["kind"] in kinds)
         return cls(
             preset=values["preset"],
             data=data_class(**values["data"]),

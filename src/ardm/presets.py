@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from ardm.config import DepthConfig, ImageData, RunConfig, TextData, TrainConfig
-from ardm.nn import PaperTransformerConfig, PaperUNetConfig, TransformerConfig, UNetConfig
+from ardm.config import AudioData, DepthConfig, ImageData, RunConfig, TextData, TrainConfig
+from ardm.nn import PaperTransformerConfig, PaperUNetConfig, PaperWaveNetConfig, TransformerConfig, UNetConfig
 
 
 def text8_paper() -> RunConfig:
@@ -157,6 +157,81 @@ def images() -> RunConfig:
     return replace(cifar10_small(), preset="images", data=ImageData(kind="images"))
 
 
+def sc09_paper() -> RunConfig:
+    """The paper's SC09 model: a WaveNet of 36 blocks of 256 channels, mixtures of logistics, 1 million steps (App. C).
+
+    An order-agnostic model hides samples as 32768, silence; with a base, they decay to 0.
+    """
+    return RunConfig(
+        preset="sc09-paper",
+        data=AudioData(kind="sc09"),
+        network=PaperWaveNetConfig(),
+        depth=DepthConfig(parametrization="logistic", absorbing_value=2**15),
+        train=TrainConfig(
+            steps=1_000_000,
+            batch_size=256,
+            learning_rate=1e-4,
+            warmup_steps=15_000,
+            betas=(0.9, 0.999),
+            clip_norm=1000.0,
+            ema_decay=0.995,
+            cross_entropy_weight=1e-4,
+        ),
+    )
+
+
+def sc09() -> RunConfig:
+    """Our SC09 model, for bits reached in minutes of one H200."""
+    return RunConfig(
+        preset="sc09",
+        data=AudioData(kind="sc09"),
+        network=UNetConfig(widths=(128, 256, 384, 512), depths=(2, 2, 2, 4), kernel=9),
+        depth=DepthConfig(parametrization="logistic"),
+        train=TrainConfig(
+            steps=10_000,
+            batch_size=64,
+            learning_rate=5e-3,
+            muon_rate=0.02,
+            betas=(0.9, 0.95),
+            warmup_steps=100,
+            decay_fraction=0.5,
+            ema_decay=0.998,
+            eval_items=200,
+            eval_every=500,
+            checkpoint_every=1000,
+        ),
+    )
+
+
+def sc09_small() -> RunConfig:
+    """An SC09 model that trains on a laptop's CPU in minutes."""
+    return RunConfig(
+        preset="sc09-small",
+        data=AudioData(kind="sc09"),
+        network=UNetConfig(widths=(24, 48, 64), depths=(1, 1, 2), kernel=9),
+        depth=DepthConfig(parametrization="logistic"),
+        train=TrainConfig(
+            steps=1000,
+            batch_size=4,
+            learning_rate=1e-2,
+            muon_rate=0.02,
+            betas=(0.9, 0.95),
+            warmup_steps=20,
+            decay_fraction=0.5,
+            ema_decay=0.99,
+            eval_items=64,
+            eval_every=250,
+            checkpoint_every=250,
+            log_every=20,
+        ),
+    )
+
+
+def audio() -> RunConfig:
+    """A user's own 16-bit sound in windows of 16,000 samples; small enough for a CPU."""
+    return replace(sc09_small(), preset="audio", data=AudioData(kind="audio"))
+
+
 PRESETS: dict[str, Callable[[], RunConfig]] = {
     "text8-paper": text8_paper,
     "text8": text8,
@@ -167,4 +242,8 @@ PRESETS: dict[str, Callable[[], RunConfig]] = {
     "cifar10": cifar10,
     "cifar10-small": cifar10_small,
     "images": images,
+    "sc09-paper": sc09_paper,
+    "sc09": sc09,
+    "sc09-small": sc09_small,
+    "audio": audio,
 }

@@ -92,6 +92,7 @@ class Trainer:
         return TrainedModel(
             config=self.config,
             alphabet=self.corpus.alphabet,
+            sample_rate=self.corpus.sample_rate,
             model=self.averaged,
             profile=self.measured_profile or self.profile,
             step=self.step,
@@ -155,7 +156,10 @@ def make_optimizers(config: RunConfig, model: ARDM) -> list[torch.optim.Optimize
 
 def compile_blocks(network: nn.Module) -> None:
     """Compile the network's blocks in place: alike blocks share one compilation, which takes seconds."""
-    for block in network.get_submodule("blocks").children():
+    blocks = list(network.get_submodule("blocks").children())
+    limit = torch._dynamo.config.recompile_limit
+    torch._dynamo.config.recompile_limit = max(limit, 2 * len(blocks))  # with and without gradients
+    for block in blocks:
         block.compile(dynamic=False)
 
 

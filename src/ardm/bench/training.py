@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from ardm.config import RunConfig, TextData
+from ardm.config import AudioData, RunConfig, TextData
+from ardm.data.audio import AudioCorpus
 from ardm.data.corpus import Corpus
 from ardm.data.images import ImageCorpus
 from ardm.data.text import TEXT8_ALPHABET, TextCorpus
@@ -111,8 +112,12 @@ def random_corpus(config: RunConfig) -> Corpus:
         size = 100 * config.data.num_variables
         classes: Integer[np.ndarray, N] = generator.integers(0, alphabet.num_classes, size, dtype=np.uint8)
         return TextCorpus(title="random", alphabet=alphabet, classes=classes, num_held_out=size // 20)
-    train, valid, test = generator.integers(0, 256, (3, 64, *config.data.shape), dtype=np.uint8)
-    return ImageCorpus(title="random", train=list(train), valid=list(valid), test=list(test))
+    if isinstance(config.data, AudioData):
+        clips = generator.integers(-(2**15), 2**15, (3, 4, config.data.num_variables), dtype=np.int16)
+        train, valid, test = map(list, clips)
+        return AudioCorpus(title="random", train=train, valid=valid, test=test, sample_rate=16_000)
+    train, valid, test = map(list, generator.integers(0, 256, (3, 64, *config.data.shape), dtype=np.uint8))
+    return ImageCorpus(title="random", train=train, valid=valid, test=test)
 
 
 def synchronize(runtime: Runtime) -> None:

@@ -26,7 +26,7 @@ class Bench:
     """What to train."""
     base: int | None = None
     """Train upscale models with digits in this base."""
-    parametrization: Literal["data", "direct"] | None = None
+    parametrization: Literal["data", "direct"] = "direct"
     """Of upscale models."""
     batch_size: int | None = None
     """Items of a step; by default the preset's."""
@@ -76,9 +76,9 @@ class Bench:
         for preset in self.presets:
             config = PRESETS[preset]()
             train = config.train if self.batch_size is None else replace(config.train, batch_size=self.batch_size)
-            depth = config.depth if self.base is None else replace(config.depth, base=self.base)
-            if self.parametrization is not None:
-                depth = replace(depth, parametrization=self.parametrization)
+            depth = config.depth
+            if self.base is not None:
+                depth = replace(depth, base=self.base, parametrization=self.parametrization)
             rows.append(row := time_training(replace(config, train=train, depth=depth), runtime, seconds=self.seconds))
             if not self.json:
                 print_training(row)

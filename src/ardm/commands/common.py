@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ardm.schedule import Schedule
 
 ScheduleName = Literal["planned", "cosine", "uniform"]
+NamedOrder = Literal["raster", "reverse", "spaced", "halton", "pseudorandom"]
 OrderName = Literal["random", "raster", "reverse", "spaced", "halton", "pseudorandom"]
 OutputPath = Annotated[Path | None, tyro.conf.arg(aliases=["-o"])]
 

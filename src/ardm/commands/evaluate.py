@@ -41,7 +41,7 @@ class Evaluate:
     model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
     """A run's folder or a model file."""
     data: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DATA")]
-    """The text8 or CIFAR-10 folder, or a file or folder of your own text or images."""
+    """The text8 or CIFAR-10 folder, Speech Commands, or a file or folder of your own."""
     order: OrderName = "random"
     calls: int | None = None
     """Network calls for an item; by default one for each variable."""

@@ -38,6 +38,8 @@ class Info:
         }
         if trained.alphabet is not None:
             facts["alphabet"] = trained.alphabet.characters
+        if trained.sample_rate is not None:
+            facts["sample_rate"] = trained.sample_rate
         if self.json:
             print(to_json(facts | {"config": config.to_dict()}).decode())
             return

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from ardm.commands.common import (
+    NamedOrder,
     OutputPath,
     items_to_score,
     load,
@@ -28,9 +29,12 @@ class Report:
     model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
     """A run's folder or a model file."""
     data: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DATA")]
-    """The text8 or CIFAR-10 folder, or a file or folder of your own text or images."""
+    """The text8 or CIFAR-10 folder, Speech Commands, or a file or folder of your own."""
     calls: tuple[int, ...] | None = None
-    """The budgets; by default 250 100 50 20 10 for text and 3072 500 100 50 for images."""
+    """The budgets; by default 250 100 50 20 10 for text, 3072 500 100 50 for images, 1000 500 100 50 for each stage of
+    sound."""
+    orders: tuple[NamedOrder, ...] | None = None
+    """Orders to score exactly, one variable a call; by default all for text, three for images and none for sound."""
     split: Literal["train", "valid", "test", "all"] | None = None
     items: int = 200
     """Items to score, spread over the split."""
@@ -62,7 +66,8 @@ class Report:
         if min(calls) < model.num_stages:
             raise UsageError(f"--calls must be at least {model.num_stages}, one for each stage; got {min(calls)}")
         budgets = [min(c, model.num_stages * model.num_variables) for c in calls]
-        total = len(items) * (5 * model.num_stages * model.num_variables + 6 * sum(budgets))
+        orders = medium.orders if self.orders is None else self.orders
+        total = len(items) * (len(orders) * model.num_stages * model.num_variables + 6 * sum(budgets))
         with progress("calls", total) as advance, autocast():
             report = CallsReport(
                 model=model,
@@ -72,10 +77,10 @@ class Report:
                 seed=self.seed,
                 advance=advance,
             )
-            orders, rows = report.orders(), report.budgets(sorted(set(budgets), reverse=True))
+            singles, rows = report.orders(orders), report.budgets(sorted(set(budgets), reverse=True))
         if self.json:
-            tables = {"data": title, "orders": [r.to_dict() for r in orders], "budgets": [r.to_dict() for r in rows]}
+            tables = {"data": title, "orders": [r.to_dict() for r in singles], "budgets": [r.to_dict() for r in rows]}
             write_output(self.output, to_json(tables))
             return
         heading = f"{title}; {trained.config.preset} at step {trained.step}, seed {self.seed}\n\n"
-        write_output(self.output, (heading + markdown(orders, rows, medium.unit)).encode())
+        write_output(self.output, (heading + markdown(singles, rows, medium.unit)).encode())

@@ -46,15 +46,16 @@ class SamplerFlags:
     top_p: float = 1.0
     """Keep only the likeliest classes with this much probability; 1 keeps all."""
     chain: bool = False
-    """Show items as they are filled in: lines of text, or a row of images for each."""
+    """Show items as they are filled in: lines of text, a row of images or spectrograms for each."""
     batch_size: int = 64
     """Samples drawn together; another size draws other samples."""
     seed: int = 0
     output: OutputPath = None
-    """Write to this file: a PNG for images, with a grid for several; text goes to the screen without one."""
+    """Write to this file: a PNG for images, with a grid for several; a WAV for sound, or a PNG for its picture. Text
+    goes to the screen without one."""
     device: str | None = None
     json: bool = False
-    """JSON instead; lists of integers for a model of bytes or images."""
+    """JSON instead; lists of integers for anything but characters."""
 
     def check(self) -> None:
         """A usage error for flags that make no sense."""
@@ -128,7 +129,7 @@ class Sample(SamplerFlags):
     """Draw samples from a model."""
 
     size: str | None = None
-    """WIDTHxHEIGHT of images, such as 48x32; by default the size the model was trained on."""
+    """WIDTHxHEIGHT of images, such as 48x32, or seconds of sound; by default the size the model was trained on."""
 
     def run(self) -> None:
         """Sample and show."""
@@ -144,14 +145,14 @@ class Sample(SamplerFlags):
 
 @dataclass(frozen=True, kw_only=True)
 class Infill(SamplerFlags):
-    """Fill the gaps of a text or an image, given all the rest of it."""
+    """Fill the gaps of a text, an image or a sound, given all the rest of it."""
 
     input: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="INPUT")]
-    """A text file, - for standard input, or the text itself; an image file of any size."""
+    """A text file, - for standard input, or the text itself; an image or sound file of any size."""
     mask: str | None = None
     """What to fill. Text: a character that marks each gap (by default _), or ranges of positions such as 10:20,35:40
     (from 0). Images: a rectangle LEFT,TOP,RIGHT,BOTTOM in pixels, or a mask image, white where to fill; by default the
-    image's transparent pixels."""
+    image's transparent pixels. Sound: ranges of time in seconds such as 0.25:0.5."""
 
     def run(self) -> None:
         """Infill and show."""

@@ -18,7 +18,19 @@ if TYPE_CHECKING:
     from ardm.trainer import Trainer
 
 PresetName = Literal[
-    "text8-paper", "text8", "text8-small", "text", "bytes", "cifar10-paper", "cifar10", "cifar10-small", "images"
+    "text8-paper",
+    "text8",
+    "text8-small",
+    "text",
+    "bytes",
+    "cifar10-paper",
+    "cifar10",
+    "cifar10-small",
+    "images",
+    "sc09-paper",
+    "sc09",
+    "sc09-small",
+    "audio",
 ]
 
 
@@ -28,9 +40,9 @@ class Train:
 
     preset: Annotated[tyro.conf.Positional[PresetName], tyro.conf.arg(metavar="PRESET")]
     """What to train: text8-paper, text8, text8-small (CPU), text or bytes (your own files); cifar10-paper, cifar10,
-    cifar10-small (CPU), images (your own)."""
+    cifar10-small (CPU), images (your own); sc09-paper, sc09, sc09-small (CPU), audio (your own)."""
     data: Path
-    """The text8 file or folder, the CIFAR-10 folder, a file or folder of your own text, a folder of images."""
+    """The folder of text8, CIFAR-10 or Speech Commands, a file or folder of text, a folder of images or sound."""
     out: Path
     """The run's folder."""
     resume: bool = False
@@ -42,7 +54,7 @@ class Train:
     batch_size: int | None = None
     """Items of a training step. Sizes and rates not given are the preset's, or the resumed run's."""
     item_length: int | None = None
-    """Characters of an item (text)."""
+    """Characters or samples of an item (text, sound)."""
     size: str | None = None
     """WIDTHxHEIGHT of an item (images); crops of this size are cut from larger images."""
     channels: Literal[1, 3] | None = None
@@ -65,8 +77,10 @@ class Train:
     """Steps over which the rates rise."""
     base: int | None = None
     """Train an upscale model that generates digits in this base."""
-    parametrization: Literal["data", "direct"] | None = None
-    """Of an upscale model."""
+    parametrization: Literal["data", "direct", "logistic"] | None = None
+    """How outputs become probabilities: direct is for upscale models, logistic for sound without --base."""
+    min_log_scale: float | None = None
+    """Least logarithm of a logistic's scale (sound); the authors have -7."""
     eval_every: int | None = None
     """Steps between evaluations on held-out items."""
     checkpoint_every: int | None = None
@@ -111,7 +125,7 @@ class Train:
                 **_given(seed=self.seed),
                 data=_changed(config.data, self.preset, self._data_flags(), DATA_FLAGS),
                 network=_changed(config.network, self.preset, self._network_flags(), NETWORK_FLAGS),
-                depth=replace(config.depth, **_given(base=self.base, parametrization=self.parametrization)),
+                depth=replace(config.depth, **self._depth_flags(config.depth.parametrization)),
                 train=replace(config.train, **self._train_flags()),
             )
         except ValueError as error:
@@ -138,6 +152,11 @@ class Train:
 
     def _network_flags(self) -> dict[str, Any]:
         return _given(num_layers=self.layers, width=self.width, widths=self.widths, depths=self.depths)
+
+    def _depth_flags(self, parametrization: str) -> dict[str, Any]:
+        implied = "direct" if self.base is not None and parametrization == "logistic" else None
+        chosen = self.parametrization or implied
+        return _given(base=self.base, parametrization=chosen, min_log_scale=self.min_log_scale)
 
     def _train_flags(self) -> dict[str, Any]:
         names = ("steps", "batch_size", "learning_rate", "muon_rate", "warmup_steps")

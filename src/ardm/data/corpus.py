@@ -11,7 +11,7 @@ from ardm.data.alphabet import Alphabet
 
 Split = Literal["train", "valid", "test", "all"]
 Shape = tuple[int, ...]
-"""The shape of an item: (D,) for text, (height, width, channels) for images."""
+"""The shape of an item: (D,) for text and sound, (height, width, channels) for images."""
 
 
 @runtime_checkable
@@ -37,6 +37,10 @@ class Corpus(Protocol):
     @property
     def alphabet(self) -> Alphabet | None:
         """What the classes of a text stand for."""
+
+    @property
+    def sample_rate(self) -> int | None:
+        """Samples in a second of sound."""
 
     @property
     def fingerprint(self) -> str:

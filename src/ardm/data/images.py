@@ -53,6 +53,11 @@ class ImageCorpus:
         """Images have none."""
         return None
 
+    @property
+    def sample_rate(self) -> None:
+        """For sound only."""
+        return None
+
     def split(self, name: Split) -> Sequence[Pixels]:
         """The images of a split."""
         splits = {"train": self.train, "valid": self.valid, "test": self.test}

@@ -48,6 +48,11 @@ class TextCorpus:
     num_held_out: int
     """Classes of the validation split, and as many of the test split, at the end."""
 
+    @property
+    def sample_rate(self) -> None:
+        """For sound only."""
+        return None
+
     def split(self, name: Split) -> Integer[np.ndarray, "M"]:
         """The classes of a split: train, then valid, then test, in the text's order."""
         held = self.num_held_out

@@ -1,7 +1,8 @@
-"""Text and images beyond their items: files to score, gaps to fill, samples to show. One medium a file."""
+"""Text, images and sound beyond their items: files to score, gaps to fill, samples to show. One medium a file."""
 
 from ardm.checkpoint import TrainedModel
-from ardm.config import TextData
+from ardm.config import AudioData, TextData
+from ardm.media.audio import AudioMedium
 from ardm.media.images import ImageMedium
 from ardm.media.medium import Medium
 from ardm.media.text import TextMedium
@@ -9,4 +10,6 @@ from ardm.media.text import TextMedium
 
 def medium_of(trained: TrainedModel) -> Medium:
     """The medium of a model's items."""
-    return TextMedium(trained) if isinstance(trained.config.data, TextData) else ImageMedium(trained)
+    if isinstance(trained.config.data, TextData):
+        return TextMedium(trained)
+    return AudioMedium(trained) if isinstance(trained.config.data, AudioData) else ImageMedium(trained)

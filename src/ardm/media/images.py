@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
-from PIL import Image
 
 from ardm.checkpoint import TrainedModel
 from ardm.config import MAX_VARIABLES, ImageData
@@ -14,14 +13,13 @@ from ardm.data.cifar10 import has_cifar10, load_cifar10
 from ardm.data.corpus import Corpus, Shape
 from ardm.data.images import load_images, opened_image, parse_size, read_image
 from ardm.errors import DataError, UsageError
-from ardm.files import check_writable, written_whole
+from ardm.files import check_writable
 from ardm.media.medium import GappedItem, Samples
+from ardm.media.pictures import grid, write_png
 from ardm.output import to_json, write_output
 
 HIDDEN_GREY = 128
 """How hidden sub-pixels are shown: the paper's absorbing value."""
-GAP = 2
-"""Pixels between the images of a grid."""
 
 Images = UInt8[np.ndarray, "N H W C"]
 
@@ -32,6 +30,7 @@ class ImageMedium:
     unit = "bits/dim"
     budgets: tuple[int, ...] = (3072, 500, 100, 50)
     num_states = 8
+    orders: tuple[str, ...] = ("raster", "spaced", "halton")
 
     def __init__(self, trained: TrainedModel) -> None:
         assert isinstance(trained.config.data, ImageData)
@@ -133,24 +132,3 @@ def transparent_pixels(path: Path) -> Bool[np.ndarray, "H W"]:
     if ((alpha > 0) & (alpha < 255)).any():
         raise DataError(f"{path} is half transparent in places; make pixels to fill wholly transparent, or use --mask")
     return alpha == 0
-
-
-def grid(images: Images, columns: int) -> UInt8[np.ndarray, "_ _ C"]:
-    """Images in rows on white; a single one as it is."""
-    count, height, width, channels = images.shape
-    if count == 1:
-        return images[0]
-    columns = max(1, min(columns, count))
-    rows = -(-count // columns)
-    picture = np.full((rows * (height + GAP) - GAP, columns * (width + GAP) - GAP, channels), 255, np.uint8)
-    for i, image in enumerate(images):
-        top, left = i // columns * (height + GAP), i % columns * (width + GAP)
-        picture[top : top + height, left : left + width] = image
-    return picture
-
-
-def write_png(path: Path, pixels: UInt8[np.ndarray, "H W C"]) -> None:
-    """Write a grey or colour image."""
-    squeezed = pixels[:, :, 0] if pixels.shape[2] == 1 else pixels
-    with written_whole(path) as temporary:
-        Image.fromarray(squeezed).save(temporary, format="PNG")

@@ -46,6 +46,8 @@ class Medium(Protocol):
     """Numbers of calls for tables."""
     num_states: int
     """States of a chain to show."""
+    orders: tuple[str, ...]
+    """Orders whose exact bits, one variable a call, are worth their time in tables."""
 
     def corpus(self, path: Path) -> Corpus:
         """The data at a path, to be scored."""

@@ -20,6 +20,7 @@ class TextMedium:
 
     budgets: tuple[int, ...] = (250, 100, 50, 20, 10)
     num_states = 5
+    orders: tuple[str, ...] = ("raster", "reverse", "spaced", "halton", "pseudorandom")
 
     def __init__(self, trained: TrainedModel) -> None:
         assert isinstance(trained.config.data, TextData)
@@ -37,7 +38,7 @@ class TextMedium:
     def shape(self, size: str | None) -> Shape:
         """The model's own; texts have no other."""
         if size is not None:
-            raise UsageError("--size is for images; a text model has items of one length")
+            raise UsageError("--size is for images and sound; a text model has items of one length")
         return self.data.shape
 
     def gapped_item(self, source: str, mask: str | None) -> GappedItem:

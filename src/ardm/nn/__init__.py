@@ -6,6 +6,7 @@ from torch import nn
 
 from ardm.nn.paper_transformer import PaperTransformer, PaperTransformerConfig
 from ardm.nn.paper_unet import PaperUNet, PaperUNetConfig
+from ardm.nn.paper_wavenet import PaperWaveNet, PaperWaveNetConfig
 from ardm.nn.transformer import Transformer, TransformerConfig
 from ardm.nn.unet import UNet, UNetConfig
 
@@ -16,6 +17,8 @@ __all__ = [
     "PaperTransformerConfig",
     "PaperUNet",
     "PaperUNetConfig",
+    "PaperWaveNet",
+    "PaperWaveNetConfig",
     "Transformer",
     "TransformerConfig",
     "UNet",
@@ -23,7 +26,7 @@ __all__ = [
     "network_kind",
 ]
 
-NetworkConfig = TransformerConfig | PaperTransformerConfig | UNetConfig | PaperUNetConfig
+NetworkConfig = TransformerConfig | PaperTransformerConfig | UNetConfig | PaperUNetConfig | PaperWaveNetConfig
 
 
 class NetworkKind(NamedTuple):
@@ -31,14 +34,16 @@ class NetworkKind(NamedTuple):
 
     config: type[NetworkConfig]
     module: type[nn.Module]
-    takes_images: bool = False
+    takes: tuple[str, ...]
+    """The media of items that it can be used with: see the configurations of data."""
 
 
 NETWORKS = {
-    "transformer": NetworkKind(TransformerConfig, Transformer),
-    "paper-transformer": NetworkKind(PaperTransformerConfig, PaperTransformer),
-    "unet": NetworkKind(UNetConfig, UNet, takes_images=True),
-    "paper-unet": NetworkKind(PaperUNetConfig, PaperUNet, takes_images=True),
+    "transformer": NetworkKind(TransformerConfig, Transformer, ("text",)),
+    "paper-transformer": NetworkKind(PaperTransformerConfig, PaperTransformer, ("text",)),
+    "unet": NetworkKind(UNetConfig, UNet, ("images", "sound")),
+    "paper-unet": NetworkKind(PaperUNetConfig, PaperUNet, ("images",)),
+    "paper-wavenet": NetworkKind(PaperWaveNetConfig, PaperWaveNet, ("sound",)),
 }
 
 

@@ -1,0 +1,78 @@
+"""SC09: the spoken digits of Speech Commands, split by the lists that come with it."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from ardm.data.audio import AudioCorpus, Samples, read_audio
+from ardm.errors import DataError
+
+URL = "http://download.tensorflow.org/data/speech_commands_v0.02.tar.gz"
+FOLDER = "speech_commands"
+VALID_LIST, TEST_LIST = "validation_list.txt", "testing_list.txt"
+DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+RATE = 16_000
+
+PAPER_COUNTS = (31_158, 3_643, 4_107)
+"""Clips of the splits that the paper reports on (its appendix on audio)."""
+
+
+def load_sc09(root: Path) -> AudioCorpus:
+    """The digits of Speech Commands from a folder that holds, or is, `speech_commands`.
+
+    Clips shorter than an item are padded with zeros at their end, as in the paper.
+    """
+    folder = find_folder(root)
+    held = {name: _listed_digits(folder / name) for name in (VALID_LIST, TEST_LIST)}
+    everything = {f"{word}/{file.name}" for word in DIGITS for file in (folder / word).glob("*.wav")}
+    for name, listed in held.items():
+        if missing := sorted(listed - everything):
+            raise DataError(f"{folder / missing[0]} is missing, but {name} lists it; unpack {URL} again")
+    splits = (everything - held[VALID_LIST] - held[TEST_LIST], held[VALID_LIST], held[TEST_LIST])
+    train, valid, test = (_read_clips(folder / name for name in sorted(names)) for names in splits)
+    return AudioCorpus(
+        title=_title(train, valid, test), train=train, valid=valid, test=test, sample_rate=RATE, pads=True
+    )
+
+
+def has_sc09(root: Path) -> bool:
+    """Whether a folder holds, or is, `speech_commands`."""
+    return any(_holds_lists(folder) for folder in _candidates(root))
+
+
+def find_folder(root: Path) -> Path:
+    """The folder with the words and the lists."""
+    for folder in _candidates(root):
+        if _holds_lists(folder):
+            return folder
+    raise DataError(
+        f"there is no Speech Commands at {root}, or {VALID_LIST} and {TEST_LIST} are missing from it; "
+        f"unpack {URL} in {root / FOLDER}"
+    )
+
+
+def _candidates(root: Path) -> tuple[Path, ...]:
+    return root / FOLDER, root
+
+
+def _holds_lists(folder: Path) -> bool:
+    return all((folder / name).is_file() for name in (VALID_LIST, TEST_LIST))
+
+
+def _listed_digits(path: Path) -> set[str]:
+    names = path.read_text(encoding="utf-8", errors="replace").split()
+    return {name for name in names if name.partition("/")[0] in DIGITS}
+
+
+def _read_clips(paths: Iterable[Path]) -> list[Samples]:
+    clips = []
+    for path in paths:
+        clip = read_audio(path)
+        if clip.rate != RATE:
+            raise DataError(f"{path} has {clip.rate} Hz where Speech Commands has {RATE}; unpack {URL} again")
+        clips.append(clip.samples)
+    return clips
+
+
+def _title(*splits: list[Samples]) -> str:
+    counts = tuple(len(clips) for clips in splits)
+    return "SC09" if counts == PAPER_COUNTS else f"SC09 (part: {'/'.join(map(str, counts))} clips)"

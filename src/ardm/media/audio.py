@@ -1,0 +1,119 @@
+"""Sound: WAV and FLAC files and ranges of time in, WAV files and spectrograms out."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Int, Int16
+
+from ardm.checkpoint import TrainedModel
+from ardm.config import MAX_VARIABLES, AudioData
+from ardm.data.audio import ZERO_CLASS, load_audio, read_audio, write_wav
+from ardm.data.corpus import Corpus, Shape
+from ardm.data.sc09 import has_sc09, load_sc09
+from ardm.errors import UsageError
+from ardm.files import check_writable
+from ardm.media.medium import GappedItem, Samples
+from ardm.media.pictures import grid, spectrogram, write_png
+from ardm.output import to_json, write_output
+
+BUDGETS_A_STAGE = (1000, 500, 100, 50)
+
+
+class AudioMedium:
+    """The samples of a model of 16-bit sound."""
+
+    unit = "bits/sample"
+    num_states = 5
+    orders: tuple[str, ...] = ()
+
+    def __init__(self, trained: TrainedModel) -> None:
+        assert isinstance(trained.config.data, AudioData)
+        assert trained.sample_rate is not None
+        self.data, self.rate, self._own_shape = trained.config.data, trained.sample_rate, trained.model.shape
+        self.budgets = tuple(trained.model.num_stages * calls for calls in BUDGETS_A_STAGE)
+
+    def corpus(self, path: Path) -> Corpus:
+        """SC09 where it is, or a sound file or a folder of them."""
+        if self.data.kind == "sc09" and has_sc09(path):
+            return load_sc09(path)
+        return load_audio(path)
+
+    def shape(self, size: str | None) -> Shape:
+        """A duration in seconds, or the model's own."""
+        if size is None:
+            return self._own_shape
+        if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", size) or round(float(size) * self.rate) < 1:
+            raise UsageError(f"--size must be a duration in seconds, such as 1.5; got {size!r}")
+        return self._checked(round(float(size) * self.rate), f"--size {size}")
+
+    def gapped_item(self, source: str, mask: str | None) -> GappedItem:
+        """A sound file with the ranges of time to fill, in seconds."""
+        path = Path(source)
+        clip = read_audio(path)
+        if clip.rate != self.rate:
+            raise UsageError(f"{path} has {clip.rate} samples a second, and this model is for {self.rate}; resample it")
+        shape = self._checked(len(clip.samples), str(path))
+        if mask is None:
+            raise UsageError("say what to fill with --mask START:STOP in seconds, such as --mask 0.25:0.5")
+        known = ~time_ranges(mask, len(clip.samples), self.rate)
+        values = np.where(known, clip.samples.astype(np.int64) + ZERO_CLASS, 0)
+        return GappedItem(values=values, known=known, shape=shape, length=len(values))
+
+    def check_output(self, path: Path | None, *, as_json: bool) -> None:
+        """Sound goes to WAV files or, as a picture, to a PNG file."""
+        if not as_json:
+            if path is None:
+                raise UsageError("sound goes to a file: give one with -o, such as -o sample.wav, or .png for a picture")
+            if path.suffix.lower() not in {".wav", ".png"}:
+                raise UsageError(f"give a name that ends in .wav for sound or .png for its picture, got {path.name}")
+        check_writable(path)
+
+    def write(self, samples: Samples, path: Path | None, *, as_json: bool) -> None:
+        """A WAV file for each sample (or state), or one picture with a row for each."""
+        chains = [[self._sound(state) for state in chain] for chain in samples.chains]
+        if as_json:
+            key = "chains" if samples.is_chain else "samples"
+            values = [[s.tolist() for s in chain] if samples.is_chain else chain[-1].tolist() for chain in chains]
+            write_output(path, to_json({"calls": samples.calls[-1], "rate": self.rate, key: values}, indent=None))
+            return
+        assert path is not None
+        sounds = [sound for chain in chains for sound in chain]
+        if path.suffix.lower() == ".png":
+            columns = len(chains[0]) if samples.is_chain else 1
+            write_png(path, grid(np.stack([spectrogram(sound) for sound in sounds]), columns))
+            return
+        for file, sound in zip(numbered(path, len(sounds)), sounds, strict=True):
+            write_wav(file, sound, self.rate)
+
+    def _sound(self, classes: Int[np.ndarray, "T"]) -> Int16[np.ndarray, "T"]:
+        """Samples; hidden ones are silent."""
+        known = classes < 2 * ZERO_CLASS
+        return np.where(known, classes - ZERO_CLASS, 0).astype(np.int16)
+
+    def _checked(self, num_samples: int, name: str) -> Shape:
+        if num_samples > MAX_VARIABLES:
+            raise UsageError(f"{name} has more than {MAX_VARIABLES} samples, too many for one item; cut it")
+        return (num_samples,)
+
+
+def time_ranges(mask: str, num_samples: int, rate: int) -> Bool[np.ndarray, "T"]:
+    """True at each sample to fill: ranges of time such as 0.25:0.5,0.8:1."""
+    number = r"\d+(?:\.\d+)?"
+    if not re.fullmatch(rf"{number}:{number}(,{number}:{number})*", mask):
+        raise UsageError(f"--mask must be ranges of time in seconds such as 0.25:0.5,0.8:1; got {mask!r}")
+    gaps = np.zeros(num_samples, bool)
+    for part in mask.split(","):
+        start, stop = (round(float(seconds) * rate) for seconds in part.split(":"))
+        if not start < stop <= num_samples:
+            raise UsageError(f"--mask {part} does not lie within the clip's {num_samples / rate:g} seconds")
+        gaps[start:stop] = True
+    return gaps
+
+
+def numbered(path: Path, count: int) -> Sequence[Path]:
+    """The path itself for one file, and name-1, name-2, ... for several."""
+    if count == 1:
+        return [path]
+    return [path.with_name(f"{path.stem}-{i}{path.suffix}") for i in range(1, count + 1)]

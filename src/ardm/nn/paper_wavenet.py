@@ -1,0 +1,159 @@
+"""The paper's audio network (App. C): DiffWave (Kong et al. 2021), a WaveNet that looks both ways.
+
+    x = relu(input of n, m, s)
+    x, skip = block(x)            num_blocks times, dilations 1, 2, 4, ... repeating
+    outputs = dense(relu(dense(sum of skips / sqrt(num_blocks))))
+
+Every block sees an embedding of the step s*D + t. Notation beyond that of `model`: F features.
+
+Where the text is silent it follows the authors' code: the relu after the input, a linear map after the embedding
+table, a swish after both dense layers of the step, zeros beyond the ends of a clip, and as many skip features as
+others. LeCun initialisation for the input and the step, He's for the rest (plain normals here), zero for what ends
+the network. No weight norm, which DiffWave has. The last block's residual half is computed and not used, as in both
+codes, so that all blocks are alike.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from ardm.nn.paper_unet import StepEmbedding, dense
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperWaveNetConfig:
+    """Size of a `PaperWaveNet`; the defaults are the paper's."""
+
+    num_blocks: int = 36
+    """Residual blocks."""
+    width: int = 256
+    """Features of a sample, three quarters of them from a convolution and one from an embedding of its value."""
+    dilation_cycle: int = 12
+    """Blocks after which the dilation, which doubles from block to block, is 1 again. The text says 11 with a maximum
+    of 2048; the authors' code has 12, which gives that maximum."""
+
+    def __post_init__(self) -> None:
+        for name in ("num_blocks", "width", "dilation_cycle"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.width % 4:
+            raise ValueError(f"the width must be a multiple of 4, got {self.width}")
+
+    @property
+    def dilations(self) -> list[int]:
+        """The dilation of each block."""
+        return [2 ** (block % self.dilation_cycle) for block in range(self.num_blocks)]
+
+
+class PaperWaveNet(nn.Module):
+    """A WaveNet from V input values to O outputs for every sample of a clip of any length."""
+
+    def __init__(self, config: PaperWaveNetConfig, *, num_values: int, num_outputs: int, num_stages: int = 1) -> None:
+        super().__init__()
+        self.input = AudioInput(config.width, num_values=num_values, num_stages=num_stages)
+        self.step = StepEmbedding(config.width, num_stages=num_stages)
+        self.blocks = nn.ModuleList(GatedBlock(config.width, dilation) for dilation in config.dilations)
+        self.last = he_dense(config.width, config.width)
+        self.head = dense(config.width, num_outputs, zero=True)
+
+    def forward(
+        self,
+        inputs: Int[Tensor, "B D"],
+        mask: Bool[Tensor, "B D"],
+        stage: Int[Tensor, "B"],
+        t: Int[Tensor, "B"],
+    ) -> Float[Tensor, "B D O"]:
+        """Outputs for every sample."""
+        x = F.relu(self.input(inputs, mask, stage))
+        step = self.step(stage, t, inputs.shape[1])
+        total = torch.zeros_like(x)
+        for block in self.blocks:
+            x, skip = block(x, step)
+            total = total + skip
+        outputs: Tensor = self.head(F.relu(self.last(total / math.sqrt(len(self.blocks)))))
+        return outputs
+
+
+class AudioInput(nn.Module):
+    """Features of every sample from the values, the mask and the stage.
+
+    A convolution of width 3 makes three quarters of them from the value 2n / V - 1, the mask (1 where revealed) and,
+    in an upscale model, S one-hot planes of the stage. Hidden values are 0 after the normalisation in an order-agnostic
+    model, and keep their coarse value in an upscale model. The last quarter comes from the integers: a table of V
+    rows of F/4, then a linear map.
+    """
+
+    def __init__(self, width: int, *, num_values: int, num_stages: int) -> None:
+        super().__init__()
+        quarter = width // 4
+        self.num_values, self.num_stages = num_values, num_stages
+        self.convolution = Convolution(2 + (num_stages if num_stages > 1 else 0), 3 * quarter)
+        # One-hot rows of 65,536 would not fit. The gradient of a look-up is a scatter-add, which PyTorch does not
+        # promise to be deterministic on CUDA: its own kernel sorts first, but compiled code adds atomically unless
+        # torch.use_deterministic_algorithms is set. Hence this stands outside the blocks, which alone are compiled.
+        self.embedding = nn.Embedding(num_values, quarter)
+        nn.init.normal_(self.embedding.weight, std=quarter**-0.5)
+        self.projection = dense(quarter, quarter)
+
+    def forward(
+        self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], stage: Int[Tensor, "B"]
+    ) -> Float[Tensor, "B D F"]:
+        """The features."""
+        planes = self._planes(inputs, mask, stage)
+        return torch.cat((self.convolution(planes), self.projection(self.embedding(inputs))), dim=-1)
+
+    def _planes(
+        self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], stage: Int[Tensor, "B"]
+    ) -> Float[Tensor, "B D P"]:
+        values = inputs.to(self.embedding.weight.dtype) * (2 / self.num_values) - 1
+        if self.num_stages == 1:
+            return torch.stack((values * mask, mask.to(values.dtype)), dim=-1)
+        one_hot = stage[:, None] == torch.arange(self.num_stages, device=stage.device)
+        stages = one_hot[:, None].expand(-1, inputs.shape[1], -1)
+        return torch.cat((values[..., None], mask[..., None], stages), dim=-1)
+
+
+class GatedBlock(nn.Module):
+    """(x + r) / sqrt 2 and s, where [r, s] = dense(tanh(u) * sigmoid(v)) and [u, v] = conv(x + dense step)."""
+
+    def __init__(self, width: int, dilation: int) -> None:
+        super().__init__()
+        self.step = dense(4 * width, width)
+        self.convolution = Convolution(width, 2 * width, dilation=dilation, gain=2.0)
+        self.output = he_dense(width, 2 * width)
+
+    def forward(
+        self, x: Float[Tensor, "B D F"], step: Float[Tensor, "B E"]
+    ) -> tuple[Float[Tensor, "B D F"], Float[Tensor, "B D F"]]:
+        """The input of the next block, and the skip."""
+        signal, gate = self.convolution(x + self.step(step)[:, None]).chunk(2, dim=-1)
+        residual, skip = self.output(signal.tanh() * gate.sigmoid()).chunk(2, dim=-1)
+        return (x + residual) / math.sqrt(2), skip
+
+
+class Convolution(nn.Conv2d):
+    """A convolution of width 3 along the samples that keeps their number and, at first, multiplies power by a gain.
+
+    To PyTorch the samples are a picture of height 1 in channels-last memory, a layout that Conv1d does not know.
+    """
+
+    def __init__(self, num_inputs: int, num_outputs: int, *, dilation: int = 1, gain: float = 1.0) -> None:
+        super().__init__(num_inputs, num_outputs, (1, 3), padding=(0, dilation), dilation=(1, dilation))
+        nn.init.normal_(self.weight, std=(gain / (3 * num_inputs)) ** 0.5)
+        assert self.bias is not None
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x: Float[Tensor, "B D I"]) -> Float[Tensor, "B D F"]:
+        """The sums over each sample and its two neighbours at the distance of the dilation."""
+        return super().forward(x.mT[:, :, None])[:, :, 0].mT
+
+
+def he_dense(num_inputs: int, num_outputs: int) -> nn.Linear:
+    """A linear map that keeps the scale through a relu."""
+    layer = dense(num_inputs, num_outputs)
+    nn.init.kaiming_normal_(layer.weight)
+    return layer

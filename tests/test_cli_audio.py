@@ -1,0 +1,128 @@
+"""The command line with sound: WAV files in, WAV files and spectrograms out."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ardm.cli import main
+from ardm.data.audio import read_audio, write_wav
+from ardm.media.pictures import spectrogram
+from invoke import fails, output
+
+SMALL = ["--item-length", "64", "--widths", "8", "12", "--depths", "1", "1", "--batch-size", "4", "--steps", "6"]
+RATE = 100
+
+
+def save(path: Path, num_samples: int, rate: int = RATE, seed: int = 0) -> Path:
+    noise = np.random.default_rng(seed).normal(0, 500, num_samples).astype(np.int16)
+    write_wav(path, noise, rate)
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    """A folder with sounds in `data` and runs of two kinds of models."""
+    folder = tmp_path_factory.mktemp("sound")
+    (folder / "data").mkdir()
+    for i in range(6):
+        save(folder / "data" / f"{i}.wav", 150 + i, seed=i)
+    base = ["train", "audio", "--data", str(folder / "data"), *SMALL]
+    assert main([*base, "--out", str(folder / "run")]) == 0
+    assert main([*base, "--out", str(folder / "upscale"), "--base", "16"]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("name", ["run", "upscale"])
+@pytest.mark.parametrize("flags", [[], ["--order", "halton", "--calls", "12"], ["--calls", "9"]])
+def test_eval_gives_bits_per_sample(run, capsys, name, flags):
+    shown = output(capsys, ["eval", str(run / name), str(run / "data"), *flags])
+    assert "bits/sample" in shown
+    assert "items of data, test split" in shown
+    result = json.loads(output(capsys, ["eval", str(run / name), str(run / "data"), *flags, "--json"]))
+    assert 5 < result["bits_per_dim"] < 20
+
+
+def test_samples_are_sound_or_pictures(run, capsys, tmp_path):
+    base = ["sample", str(run / "run"), "--calls", "5", "--seed", "4", "-o"]
+    output(capsys, [*base, str(tmp_path / "one.wav")])
+    clip = read_audio(tmp_path / "one.wav")
+    assert (len(clip.samples), clip.rate) == (64, RATE)
+    output(capsys, [*base, str(tmp_path / "long.wav"), "--size", "0.9"])
+    assert len(read_audio(tmp_path / "long.wav").samples) == 90
+    output(capsys, [*base, str(tmp_path / "two.wav"), "-n", "2"])
+    assert {f.name for f in tmp_path.glob("two*")} == {"two-1.wav", "two-2.wav"}
+    output(capsys, [*base, str(tmp_path / "two.png"), "-n", "2"])
+    with Image.open(tmp_path / "two.png") as picture:
+        rows = np.asarray(picture)
+    assert np.array_equal(rows[:129], spectrogram(read_audio(tmp_path / "two-1.wav").samples))
+    values = json.loads(output(capsys, [*base[:-1], "--json"]))
+    assert values["samples"] == [clip.samples.tolist()]
+    assert values["rate"] == RATE
+
+
+@pytest.mark.parametrize("name", ["run", "upscale"])
+def test_a_chain_is_a_row_of_spectrograms(run, capsys, tmp_path, name):
+    flags = ["-n", "2", "--calls", "20", "--chain"]
+    output(capsys, ["sample", str(run / name), *flags, "-o", str(tmp_path / "c.png")])
+    with Image.open(tmp_path / "c.png") as picture:
+        assert picture.size[0] % 5 == 8 % 5  # five states with four gaps of two pixels
+        assert picture.size[1] == 2 * 129 + 2
+
+
+@pytest.mark.parametrize("name", ["run", "upscale"])
+def test_infill_keeps_what_is_given(run, capsys, tmp_path, name):
+    sound = save(tmp_path / "sound.wav", 120)
+    flags = ["--mask", "0.25:0.5,1:1.2", "--calls", "8", "-o", str(tmp_path / "filled.wav")]
+    output(capsys, ["infill", str(run / name), str(sound), *flags])
+    given, filled = read_audio(sound).samples, read_audio(tmp_path / "filled.wav").samples
+    inside = np.zeros(120, bool)
+    inside[25:50] = inside[100:120] = True
+    assert np.array_equal(filled[~inside], given[~inside])
+    assert (filled[inside] != given[inside]).mean() > 0.9
+
+
+def test_plan_info_and_report(run, capsys):
+    plan = json.loads(output(capsys, ["plan", str(run / "upscale"), "--calls", "10", "--json"]))
+    assert sum(plan["calls"]) == 10
+    info = json.loads(output(capsys, ["info", str(run / "run"), "--json"]))
+    assert (info["shape"], info["classes"], info["sample_rate"]) == ([64], 65536, RATE)
+    table = output(capsys, ["report", "calls", str(run / "run"), str(run / "data"), "--calls", "5", "--items", "2"])
+    assert "bits/sample" in table
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sample", "run"], "sound goes to a file: give one with -o"),
+        (["sample", "run", "-o", "s.mp3"], "ends in .wav for sound or .png"),
+        (["sample", "run", "-o", "s.wav", "--size", "1x1"], "a duration in seconds"),
+        (["sample", "run", "-o", "s.wav", "--size", "99999"], "too many for one item"),
+        (["infill", "run", "sound.wav", "-o", "s.wav"], "say what to fill with --mask START:STOP"),
+        (
+            ["infill", "run", "sound.wav", "-o", "s.wav", "--mask", "1:0.5"],
+            "does not lie within the clip's 1.2 seconds",
+        ),
+        (["infill", "run", "sound.wav", "-o", "s.wav", "--mask", "1:3"], "does not lie within the clip's 1.2 seconds"),
+        (["infill", "run", "sound.wav", "-o", "s.wav", "--mask", "all"], "must be ranges of time in seconds"),
+        (["infill", "run", "fast.wav", "-o", "s.wav", "--mask", "0:0.1"], "has 8000 samples a second"),
+        (["train", "audio", "--data", "data", "--out", "new", "--size", "8x8"], "--size cannot be used with"),
+        (
+            ["train", "audio", "--data", "data", "--out", "new", "--base", "4", "--parametrization", "logistic"],
+            "one stage",
+        ),
+        (["sample", "run", "-o", "s.wav", "--top-p", "0.5"], "top-p needs a list of classes"),
+    ],
+)
+def test_bad_usage(run, capsys, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    for name in ("run", "data"):
+        (tmp_path / name).symlink_to(run / name)
+    save(tmp_path / "sound.wav", 120)
+    save(tmp_path / "fast.wav", 120, rate=8000)
+    status, error = fails(capsys, arguments)
+    assert message in error
+    assert status in (1, 2)
+    assert not (tmp_path / "s.wav").exists()
