@@ -22,7 +22,6 @@ from ardm.data.audio import (
     load_audio,
     load_audio_folder,
     read_audio,
-    split_by_name,
     write_wav,
 )
 from ardm.data.corpus import Corpus, Sampler
@@ -309,14 +308,6 @@ def test_a_folder_is_split_by_name(tmp_path):
     assert sorted(clip.item() for clip in corpus.split("all")) == list(range(45))
     assert (corpus.title, corpus.sample_rate, corpus.pads) == (tmp_path.name, 8000, False)
     assert corpus.fingerprint == load_audio(tmp_path).fingerprint
-
-
-def test_names_alone_decide_the_splits():
-    files = [Path(f"a/{i}.wav") for i in range(45)]
-    splits = split_by_name(files, Path("a"))
-    assert [len(splits.train), len(splits.valid), len(splits.test)] == [41, 2, 2]
-    moved = split_by_name([Path("b/c") / f.name for f in reversed(files)], Path("b/c"))
-    assert [f.name for f in moved.test] == [f.name for f in splits.test]
 
 
 def test_a_title_tells_what_was_mixed_down(tmp_path):

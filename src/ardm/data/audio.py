@@ -20,6 +20,7 @@ from jaxtyping import Int, Int16, UInt16
 from torch import Tensor
 
 from ardm.data.corpus import Shape, Split, on_device_if_it_fits
+from ardm.data.folders import split_folder
 from ardm.errors import DataError
 from ardm.files import written_whole
 
@@ -30,8 +31,6 @@ Samples = Int16[np.ndarray, "_"]
 ZERO_CLASS = 2**15
 """The class of silence."""
 AUDIO_SUFFIXES = {".wav", ".flac"}
-FEWEST_FILES = 3
-"""One for each split."""
 
 WAV_PCM, WAV_EXTENSIBLE = 1, 0xFFFE
 WAV_ENCODINGS = {2: "ADPCM", 3: "floating-point", 6: "A-law", 7: "mu-law", 17: "ADPCM", 85: "MP3"}
@@ -165,15 +164,9 @@ def load_audio(path: Path) -> AudioCorpus:
 
 def load_audio_folder(path: Path) -> AudioCorpus:
     """All WAV and FLAC files below a folder, mixed down to mono: 90% train, 5% valid, 5% test, by their names."""
-    if not path.is_dir():
-        raise DataError(f"there is no folder {path}")
-    files = [f for f in path.rglob("*") if f.suffix.lower() in AUDIO_SUFFIXES and f.is_file()]
-    if len(files) < FEWEST_FILES:
-        raise DataError(
-            f"{path} has {len(files)} WAV and FLAC files; at least {FEWEST_FILES} are needed, one for each split"
-        )
-    splits = split_by_name(files, path)
-    clips = {file: read_audio(file, mix_down=True) for file in sorted(files)}
+    splits = split_folder(path, AUDIO_SUFFIXES, "WAV and FLAC files")
+    files = sorted([*splits.train, *splits.valid, *splits.test])
+    clips = {file: read_audio(file, mix_down=True) for file in files}
     return AudioCorpus(
         title=_title(path, clips.values()),
         train=[clips[file].samples for file in splits.train],
@@ -181,22 +174,6 @@ def load_audio_folder(path: Path) -> AudioCorpus:
         test=[clips[file].samples for file in splits.test],
         sample_rate=_common_rate(clips, path),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileSplits:
-    """Files in three splits."""
-
-    train: list[Path]
-    valid: list[Path]
-    test: list[Path]
-
-
-def split_by_name(files: Sequence[Path], root: Path) -> FileSplits:
-    """90% train, 5% valid, 5% test (at least one each), by a hash of the files' names below a folder."""
-    shuffled = sorted(files, key=lambda f: hashlib.sha256(f.relative_to(root).as_posix().encode()).digest())
-    held = max(1, len(files) // 20)
-    return FileSplits(train=shuffled[2 * held :], valid=shuffled[:held], test=shuffled[held : 2 * held])
 
 
 def _title(path: Path, clips: Collection[Clip]) -> str:

@@ -20,6 +20,7 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from ardm.data.corpus import Shape, Split, on_device_if_it_fits
+from ardm.data.folders import split_folder
 from ardm.errors import DataError, UsageError
 
 ImageKind = Literal["cifar10", "images"]
@@ -28,8 +29,6 @@ Pixels = UInt8[np.ndarray, "_ _ _"]
 """Height, width, channels; images of one collection may differ in size."""
 
 IMAGE_SUFFIXES = {".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".jpg", ".jpeg"}
-FEWEST_IMAGES = 3
-"""One for each split."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,22 +164,12 @@ def load_images(path: Path, channels: Literal[1, 3]) -> ImageCorpus:
 
 
 def load_image_folder(path: Path, channels: Literal[1, 3], augmentation: Augmentation = "none") -> ImageCorpus:
-    """All images below a folder: 90% train, 5% valid, 5% test (at least one each), by a hash of their names."""
-    if not path.is_dir():
-        raise DataError(f"there is no folder {path}")
-    files = [f for f in path.rglob("*") if f.suffix.lower() in IMAGE_SUFFIXES and f.is_file()]
-    if len(files) < FEWEST_IMAGES:
-        raise DataError(f"{path} has {len(files)} images; at least {FEWEST_IMAGES} are needed, one for each split")
-    files.sort(key=lambda f: hashlib.sha256(str(f.relative_to(path)).encode()).digest())
-    held = max(1, len(files) // 20)
-    images = [read_image(f, channels) for f in files]
-    return ImageCorpus(
-        title=path.name,
-        train=images[2 * held :],
-        valid=images[:held],
-        test=images[held : 2 * held],
-        augmentation=augmentation,
+    """All images below a folder, split by a hash of their names (see `split_folder`)."""
+    splits = split_folder(path, IMAGE_SUFFIXES, "images")
+    train, valid, test = (
+        [read_image(file, channels) for file in files] for files in (splits.train, splits.valid, splits.test)
     )
+    return ImageCorpus(title=path.absolute().name, train=train, valid=valid, test=test, augmentation=augmentation)
 
 
 @contextmanager
