@@ -329,12 +329,26 @@ def test_one_file_is_all_test(tmp_path):
 def test_folders_that_cannot_be_used_are_told(tmp_path):
     with pytest.raises(DataError, match="there is no folder"):
         load_audio(tmp_path / "none")
-    with pytest.raises(DataError, match="has 0 WAV and FLAC files; at least 3 are needed"):
+    with pytest.raises(DataError, match="has 0 WAV and FLAC files; at least 1 is needed"):
         load_audio(tmp_path)
+    with pytest.raises(DataError, match="has 0 WAV and FLAC files; at least 3 are needed"):
+        load_audio_folder(tmp_path)
     for name, rate in (("a", 8000), ("b", 8000), ("c", 16_000)):
         write_wav(tmp_path / f"{name}.wav", sound(1), rate)
     with pytest.raises(DataError, match=r"a.wav has 8000 Hz and .*c.wav has 16000 Hz; resample them to one rate"):
         load_audio(tmp_path)
+    with pytest.raises(DataError, match="a.wav is a file; a folder of WAV and FLAC files is needed"):
+        load_audio_folder(tmp_path / "a.wav")
+
+
+def test_a_small_folder_is_scored_but_not_trained_on(tmp_path):
+    for i in range(2):
+        write_wav(tmp_path / f"{i}.wav", sound(i, i), 8000)
+    (tmp_path / "._0.wav").write_bytes(b"what macOS keeps")
+    corpus = load_audio(tmp_path)
+    assert corpus.items("all", (2,)).tolist() == corpus.items("test", (2,)).tolist() == [[32768] * 2, [32769] * 2]
+    with pytest.raises(DataError, match="has 2 WAV and FLAC files; at least 3 are needed, one for each split"):
+        load_audio_folder(tmp_path)
 
 
 # SC09
@@ -360,6 +374,7 @@ def write_speech_commands(folder: Path) -> dict[str, list[np.ndarray]]:
 def test_sc09_is_the_digits_in_the_official_splits(tmp_path, monkeypatch):
     folder = tmp_path / "speech_commands"
     written = write_speech_commands(folder)
+    (folder / "one" / "._0_nohash_0.wav").write_bytes(b"what macOS keeps")
     for root in (tmp_path, folder):
         corpus = load_sc09(root)
         for split, clips in written.items():

@@ -4,22 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from ardm.bench.training import flops_per_item, matrix_rate, random_corpus, time_training
-from ardm.config import ImageData, RunConfig, TrainConfig
+from ardm.bench.training import flops_per_item, matrix_rate, random_corpus, time_call, time_training
+from ardm.config import ImageData, RunConfig
 from ardm.nn import UNetConfig
 from ardm.runtime import Runtime
-from tiny import tiny_config
+from tiny import tiny_audio_config, tiny_config, tiny_image_config
 
 CPU = Runtime.choose("cpu")
 
 
 def tiny_images() -> RunConfig:
-    return RunConfig(
-        preset="images",
-        data=ImageData(kind="images", height=4, width=6),
-        network=UNetConfig(widths=(8,), depths=(1,), kernel=3),
-        train=TrainConfig(steps=10, batch_size=4, learning_rate=1e-3),
-    )
+    return replace(tiny_image_config(), network=UNetConfig(widths=(8,), depths=(1,), kernel=3))
 
 
 def test_operations_are_counted_as_by_hand():
@@ -28,7 +23,7 @@ def test_operations_are_counted_as_by_hand():
     assert flops_per_item(tiny_images(), CPU) == 3 * 2 * multiplications
 
 
-@pytest.mark.parametrize("config", [tiny_config(), tiny_images()], ids=["text", "images"])
+@pytest.mark.parametrize("config", [tiny_config(), tiny_images(), tiny_audio_config()], ids=["text", "images", "sound"])
 def test_timings_are_consistent(config):
     row = time_training(config, CPU, seconds=0.05)
     assert row.preset == config.preset
@@ -36,6 +31,13 @@ def test_timings_are_consistent(config):
     assert row.share == pytest.approx(row.teraflops / row.matrix_teraflops)
     assert row.peak_bytes is None
     assert 0 < row.share < 1
+
+
+def test_a_call_is_timed_without_gradients():
+    row = time_call(tiny_images(), CPU, batch_size=2, seconds=0.01)
+    assert (row.preset, row.batch_size) == ("images", 2)
+    assert row.call_seconds > 0
+    assert row.gigaflops_an_item == pytest.approx(flops_per_item(tiny_images(), CPU) / 3e9)
 
 
 def test_the_matrix_rate_is_positive_and_data_have_the_right_shape():

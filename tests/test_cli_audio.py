@@ -45,6 +45,12 @@ def test_eval_gives_bits_per_sample(run, capsys, name, flags):
     assert 5 < result["bits_per_dim"] < 20
 
 
+def test_eval_of_a_folder_with_two_sounds_scores_them(run, capsys, tmp_path):
+    for i in range(2):
+        save(tmp_path / f"{i}.wav", 64, seed=i)
+    assert f"2 of 2 items of {tmp_path.name}, all split" in output(capsys, ["eval", str(run / "run"), str(tmp_path)])
+
+
 def test_samples_are_sound_or_pictures(run, capsys, tmp_path):
     base = ["sample", str(run / "run"), "--calls", "5", "--seed", "4", "-o"]
     output(capsys, [*base, str(tmp_path / "one.wav")])
@@ -84,6 +90,26 @@ def test_infill_keeps_what_is_given(run, capsys, tmp_path, name):
     assert (filled[inside] != given[inside]).mean() > 0.9
 
 
+def test_no_file_is_lost(run, capsys, tmp_path):
+    sound = save(tmp_path / "sound.wav", 120)
+    before = sound.read_bytes()
+    status, error = fails(capsys, ["infill", str(run / "run"), str(sound), "--mask", "0:1", "-o", str(sound)])
+    assert (status, sound.read_bytes()) == (2, before)
+    assert "is the input itself" in error
+    save(tmp_path / "s-2.wav", 10)
+    status, error = fails(capsys, ["sample", str(run / "run"), "-n", "3", "-o", str(tmp_path / "s.wav")])
+    assert status == 2
+    assert "s-2.wav is there already" in error
+
+
+def test_the_chain_of_an_upscale_model_begins_in_the_middle(run, capsys):
+    flags = ["sample", str(run / "upscale"), "--calls", "8", "--chain", "--json"]
+    first, *_, last = json.loads(output(capsys, flags))["chains"][0]
+    hidden = np.array(first) == -1  # half way from -32768 to 32767, rounded down
+    assert 10 < hidden.sum() < 64
+    assert np.abs(last).max() > 1
+
+
 def test_plan_info_and_report(run, capsys):
     plan = json.loads(output(capsys, ["plan", str(run / "upscale"), "--calls", "10", "--json"]))
     assert sum(plan["calls"]) == 10
@@ -108,10 +134,23 @@ def test_plan_info_and_report(run, capsys):
         (["infill", "run", "sound.wav", "-o", "s.wav", "--mask", "1:3"], "does not lie within the clip's 1.2 seconds"),
         (["infill", "run", "sound.wav", "-o", "s.wav", "--mask", "all"], "must be ranges of time in seconds"),
         (["infill", "run", "fast.wav", "-o", "s.wav", "--mask", "0:0.1"], "has 8000 samples a second"),
+        (
+            ["infill", "run", "sound.wav", "-o", "s.wav", "--mask", "0:0.001"],
+            "--mask 0:0.001 holds no sample; they are 0.01 seconds apart",
+        ),
+        (["infill", "run", "sound.wav", "-o", "s.wav", "--mask", "0.5:0.5"], "--mask 0.5:0.5 holds no sample"),
+        (["infill", "run", "sound.wav", "-o", "s.wav", "--mask", "9:9"], "does not lie within the clip's 1.2 seconds"),
+        (["eval", "run", "fast.wav"], "fast.wav has 8000 samples a second, and this model is for 100; resample it"),
+        (["eval", "run", "fast"], "fast has 8000 samples a second, and this model is for 100; resample it"),
         (["train", "audio", "--data", "data", "--out", "new", "--size", "8x8"], "--size cannot be used with"),
         (
             ["train", "audio", "--data", "data", "--out", "new", "--base", "4", "--parametrization", "logistic"],
             "one stage",
+        ),
+        (["train", "audio", "--data", "data", "--out", "new", "--min-log-scale", "nan"], "must lie in -50..0"),
+        (
+            ["train", "audio", "--data", "data", "--out", "new", "--base", "4", "--min-log-scale", "-7"],
+            "is for mixtures",
         ),
         (["sample", "run", "-o", "s.wav", "--top-p", "0.5"], "top-p needs a list of classes"),
     ],
@@ -121,8 +160,9 @@ def test_bad_usage(run, capsys, tmp_path, monkeypatch, arguments, message):
     for name in ("run", "data"):
         (tmp_path / name).symlink_to(run / name)
     save(tmp_path / "sound.wav", 120)
-    save(tmp_path / "fast.wav", 120, rate=8000)
+    for name in ("fast.wav", "fast/1.wav"):
+        save(tmp_path / name, 120, rate=8000)
     status, error = fails(capsys, arguments)
     assert message in error
-    assert status in (1, 2)
+    assert status == 2
     assert not (tmp_path / "s.wav").exists()

@@ -58,6 +58,12 @@ def test_eval_of_one_image_scores_its_tiles(run, capsys, tmp_path):
     assert "6 of 6 items of one.png, all split" in output(capsys, ["eval", str(run / "run"), str(image)])
 
 
+def test_eval_of_a_folder_with_one_image_scores_it(run, capsys, tmp_path):
+    save(tmp_path / "one.png", 13, 24)
+    shown = output(capsys, ["eval", str(run / "run"), str(tmp_path)])
+    assert f"6 of 6 items of {tmp_path.name}, all split" in shown
+
+
 def test_samples_are_one_image_or_a_grid(run, capsys, tmp_path):
     base = ["sample", str(run / "run"), "--calls", "4", "-o"]
     output(capsys, [*base, str(tmp_path / "one.png")])
@@ -177,6 +183,12 @@ def test_bad_usage(run, capsys, tmp_path, monkeypatch, arguments, message):
         (["eval", "run", "none"], "there is no folder none"),
         (["infill", "run", "none.png", "-o", "s.png", "--mask", "0,0,1,1"], "cannot be read as an image"),
         (["infill", "run", "half.png", "-o", "s.png"], "is half transparent in places"),
+        (["infill", "run", "image.png", "-o", "s.png", "--mask", "deep.png"], "deep.png has samples of 16 bits"),
+        (["infill", "run", "image.png", "-o", "s.png", "--mask", "deep.pgm"], "deep.pgm has samples up to 65535"),
+        (
+            ["train", "images", "--data", "image.png", "--out", "new"],
+            "image.png is a file; a folder of images is needed",
+        ),
         (["train", "images", "--data", "few", "--out", "new"], "has 1 images; at least 3 are needed"),
         (["train", "images", "--data", "data", "--out", "new", "--size", "64x64"], "as large as"),
         (["train", "cifar10", "--data", "data", "--out", "new"], "there is no CIFAR-10 at data"),
@@ -189,6 +201,9 @@ def test_bad_input(run, capsys, tmp_path, monkeypatch, arguments, message):
     save(tmp_path / "image.png", 6, 8)
     save(tmp_path / "tiny.png", 5, 8)
     save(tmp_path / "half.png", 6, 8, "RGBA")
+    deep = Image.fromarray(np.full((6, 8), 200, np.uint16))
+    deep.save(tmp_path / "deep.png")
+    deep.save(tmp_path / "deep.pgm")
     (tmp_path / "text.txt").write_text("no image")
     (tmp_path / "few").mkdir()
     save(tmp_path / "few" / "1.png", 40, 40)

@@ -343,3 +343,10 @@ def test_gradients_of_children_are_finite(parametrization):
         children.log_probs[children.log_probs > -math.inf].sum().backward()
         assert outputs.grad is not None
         assert outputs.grad.isfinite().all()
+
+
+def test_the_middle_of_a_value_is_the_mean_of_its_classes():
+    depth = BaseDepthMap(6, 4)  # levels 0; 0 and 4; 0 to 5
+    values, level = torch.tensor([[0, 0, 4, 5]]), torch.tensor([[0, 1, 1, 2]])
+    assert depth.middle(values, level).tolist() == [[2, 1, 4, 5]]
+    assert absorbing(3).middle(torch.tensor([[3, 1]]), torch.tensor([[0, 1]])).tolist() == [[1, 1]]

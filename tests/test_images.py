@@ -3,6 +3,8 @@
 import hashlib
 import os
 import pickle
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -94,12 +96,190 @@ def test_what_would_lose_information_is_refused(tmp_path):
     Image.fromarray(transparent).save(tmp_path / "t.png")
     with pytest.raises(DataError, match="t.png is partly transparent"):
         read_image(tmp_path / "t.png", 3)
-    Image.fromarray(np.zeros((4, 5), np.uint16)).save(tmp_path / "deep.png")
-    with pytest.raises(DataError, match="deep.png has mode I;16"):
-        read_image(tmp_path / "deep.png", 1)
-    (tmp_path / "broken.png").write_bytes((tmp_path / "c.png").read_bytes()[:60])
-    with pytest.raises(DataError, match="broken.png cannot be read as an image"):
-        read_image(tmp_path / "broken.png", 3)
+    Image.fromarray(colour).convert("CMYK").save(tmp_path / "ink.tiff")
+    with pytest.raises(DataError, match="ink.tiff has mode CMYK; 8-bit grey and RGB images are handled"):
+        read_image(tmp_path / "ink.tiff", 3)
+
+
+GREY, COLOUR, GREY_ALPHA, COLOUR_ALPHA = 0, 2, 4, 6
+
+
+def png_chunk(name: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+
+def png(bits: int, colours: int, *rows: bytes, width: int = 1, transparent: bytes | None = None) -> bytes:
+    header = struct.pack(">IIBBBBB", width, len(rows), bits, colours, 0, 0, 0)
+    chunks = [png_chunk(b"IHDR", header)]
+    if transparent is not None:
+        chunks.append(png_chunk(b"tRNS", transparent))
+    chunks.append(png_chunk(b"IDAT", zlib.compress(b"".join(b"\0" + row for row in rows))))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks) + png_chunk(b"IEND", b"")
+
+
+def tiff(bits: int, colours: int, content: bytes, width_tag: int = 256) -> bytes:
+    """An uncompressed image of one pixel; its depths or its samples follow the tags."""
+    after = 8 + 2 + 9 * 12 + 4
+    depths = struct.pack(f"<{colours}H", *[bits] * colours) if colours > 2 else b""
+    tags = [
+        (width_tag, 1, 1),
+        (257, 1, 1),
+        (258, colours, after if depths else bits),
+        (259, 1, 1),
+        (262, 1, 2 if colours == 3 else 1),
+        (273, 1, after + len(depths)),
+        (277, 1, colours),
+        (278, 1, 1),
+        (279, 1, len(content)),
+    ]
+    entries = b"".join(struct.pack("<HHII", tag, 3, count, value) for tag, count, value in tags)
+    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4) + depths + content
+
+
+def refusal(path: Path, channels: int = 3) -> str:
+    with pytest.raises(DataError) as refused:
+        read_image(path, channels)
+    text = str(refused.value)
+    assert text.startswith(f"{path} ")
+    assert "\n" not in text
+    return text.removeprefix(f"{path} ")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (png(16, GREY, b"\1\2"), "has samples of 16 bits; 8-bit images are handled, convert it first"),
+        (png(16, COLOUR, b"\1\2" * 3), "has samples of 16 bits;"),
+        (png(16, GREY_ALPHA, b"\1\2\xff\xff"), "has samples of 16 bits;"),
+        (png(16, COLOUR_ALPHA, b"\1\2" * 3 + b"\xff\xff"), "has samples of 16 bits;"),
+        (tiff(16, 3, bytes(6)), "has samples of 16 bits;"),
+        (tiff(16, 1, bytes(2)), "has samples of 16 bits;"),
+        (tiff(32, 1, bytes(4)), "has samples of 32 bits;"),
+        (b"P6 1 1 65535\n" + bytes(6), "has samples up to 65535;"),
+        (b"P6 1 1 1023\n" + bytes(6), "has samples up to 1023;"),
+        (b"P6 1 1 15\n" + bytes(3), "has samples up to 15;"),
+        (b"P5 1 1 65535\n" + bytes(2), "has samples up to 65535;"),
+        (b"P5 1 1 15\n" + bytes(1), "has samples up to 15;"),
+        (b"P3 1 1 1023\n1 2 3\n", "has samples up to 1023;"),
+        (b"Pf 1 1 -1.0\n" + bytes(4), "has samples of floating point;"),
+        (png(4, GREY, b"\x12", transparent=b"\0\1"), "has a transparent shade of grey in fewer than 8 bits;"),
+    ],
+)
+def test_depths_that_8_bits_do_not_hold_are_refused(tmp_path, content, message):
+    (tmp_path / "a.png").write_bytes(content)
+    assert refusal(tmp_path / "a.png").startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("content", "pixels"),
+    [
+        (png(1, GREY, b"\x40", width=2), [0, 255]),
+        (png(2, GREY, b"\x60", width=2), [85, 170]),
+        (png(4, GREY, b"\x1f", width=2), [17, 255]),
+        (png(8, GREY, b"\1\2", width=2), [1, 2]),
+        (png(8, COLOUR, b"\1\2\3"), [1, 2, 3]),
+        (tiff(8, 3, b"\1\2\3"), [1, 2, 3]),
+        (tiff(8, 1, b"\7"), [7]),
+        (b"P6 1 1 255\n\1\2\3", [1, 2, 3]),
+        (b"P3 1 1 255\n1 2 3\n", [1, 2, 3]),
+        (b"P5 1 1 255\n\7", [7]),
+        (b"P4 1 1\n\0", [255]),
+    ],
+)
+def test_depths_up_to_8_bits_are_read(tmp_path, content, pixels):
+    (tmp_path / "a.png").write_bytes(content)
+    channels = 3 if len(pixels) == 3 else 1
+    assert read_image(tmp_path / "a.png", channels).ravel().tolist() == pixels
+
+
+def test_formats_of_unknown_depth_are_refused(tmp_path):
+    Image.fromarray(random_image(4, 5)).save(tmp_path / "a.sgi")
+    assert refusal(tmp_path / "a.sgi").startswith("cannot be read as an image")
+
+
+@pytest.mark.parametrize(
+    ("content", "opaque", "channels"),
+    [
+        (png(8, COLOUR, b"\1\2\3", transparent=bytes([0, 1, 0, 2, 0, 3])), False, 3),
+        (png(8, COLOUR, b"\1\2\3", transparent=bytes([0, 1, 0, 2, 0, 4])), True, 3),
+        (png(8, GREY, b"\7", transparent=b"\0\7"), False, 1),
+        (png(8, GREY, b"\7", transparent=b"\0\6"), True, 1),
+        (png(1, GREY, b"\x80", transparent=b"\0\1"), False, 1),
+        (png(1, GREY, b"\x80", transparent=b"\0\0"), True, 1),
+    ],
+)
+def test_a_transparent_colour_is_no_pixel(tmp_path, content, opaque, channels):
+    path = tmp_path / "a.png"
+    path.write_bytes(content)
+    if opaque:
+        assert read_image(path, channels).shape == (1, 1, channels)
+    else:
+        assert refusal(path, channels).startswith("is partly transparent")
+        assert read_image(path, channels, with_alpha=True).shape == (1, 1, channels)
+
+
+@pytest.mark.parametrize("name", ["a.gif", "a.webp", "a.png", "a.tiff"])
+def test_frames_and_pages_are_refused(tmp_path, name):
+    first, *others = (Image.fromarray(random_image(4, 5)) for _ in range(3))
+    first.save(tmp_path / name, save_all=True, append_images=others)
+    assert refusal(tmp_path / name).startswith("holds several frames or pages; save the one you mean")
+    first.save(tmp_path / name, save_all=True)
+    assert read_image(tmp_path / name, 3).shape == (4, 5, 3)
+
+
+def test_a_photograph_with_previews_is_read(tmp_path):
+    first, second = (Image.fromarray(random_image(8, 8)) for _ in range(2))
+    first.save(tmp_path / "a.jpg", format="MPO", save_all=True, append_images=[second])
+    first.save(tmp_path / "b.jpg", format="JPEG")
+    assert np.array_equal(read_image(tmp_path / "a.jpg", 3), read_image(tmp_path / "b.jpg", 3))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        png(8, COLOUR, b"\1\2\3")[:46],
+        png(8, COLOUR, b"\1\2\3")[:40],
+        tiff(8, 3, b"\1\2"),
+        tiff(8, 3, b"\1\2\3", width_tag=255),
+        b"P6 1 one 255\n\1\2\3",
+        b"P6 1 1 0\n\1\2\3",
+        b"P6 1 1 99999\n\1\2\3",
+        b"P6 1 1 255\n\1\2",
+        b"P6 1 1",
+        b"P3 1 1 255\n1 2 x\n",
+        b"P3 1 1 255\n1 2\n",
+        b"",
+        b"no image",
+    ],
+)
+def test_damaged_files_are_told_by_name(tmp_path, content):
+    (tmp_path / "a.png").write_bytes(content)
+    assert refusal(tmp_path / "a.png").startswith("cannot be read as an image (")
+
+
+@pytest.mark.parametrize("error", [EOFError(), struct.error("short"), IndexError("far"), ZeroDivisionError("nil")])
+def test_any_error_of_a_reader_is_told_by_name(tmp_path, monkeypatch, error):
+    def load(image: Image.Image) -> None:
+        raise error
+
+    path = save(tmp_path / "a.png", random_image(4, 5), "RGB")
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", load)
+    assert refusal(path) == f"cannot be read as an image ({str(error) or 'EOFError'})"
+
+
+def test_grey_palettes_are_grey(tmp_path):
+    grey = random_image(4, 5, 1)
+    Image.fromarray(grey.squeeze()).save(tmp_path / "a.gif")
+    Image.fromarray(grey.squeeze() // 64 * 64).quantize(4).save(tmp_path / "a.png")
+    assert np.array_equal(read_image(tmp_path / "a.gif", 1), grey)
+    assert np.array_equal(read_image(tmp_path / "a.gif", 3), grey.repeat(3, axis=2))
+    assert np.array_equal(read_image(tmp_path / "a.png", 1), grey // 64 * 64)
+    image = Image.fromarray(grey.squeeze())
+    image.save(tmp_path / "t.gif", transparency=int(grey[0, 0, 0]))
+    assert refusal(tmp_path / "t.gif", 1).startswith("is partly transparent")
+    assert np.array_equal(read_image(tmp_path / "t.gif", 1, with_alpha=True), grey)
+    save(tmp_path / "c.gif", random_image(4, 5), "P")
+    assert refusal(tmp_path / "c.gif", 1).startswith("is in colour, and this model is for grey")
 
 
 def test_a_folder_is_split_by_name(tmp_path):
@@ -114,6 +294,19 @@ def test_a_folder_is_split_by_name(tmp_path):
         load_image_folder(tmp_path / "empty", 3)
     with pytest.raises(DataError, match="there is no folder"):
         load_image_folder(tmp_path / "none", 3)
+    with pytest.raises(DataError, match="0.png is a file; a folder of images is needed, give the one that holds it"):
+        load_image_folder(tmp_path / "0.png", 3)
+
+
+def test_a_small_folder_is_scored_but_not_trained_on(tmp_path):
+    pixels = random_image(4, 5)
+    save(tmp_path / "one.png", pixels, "RGB")
+    (tmp_path / "._one.png").write_bytes(b"what macOS keeps")
+    corpus = load_images(tmp_path, 3)
+    assert np.array_equal(corpus.items("all", (4, 5, 3)), pixels.reshape(1, -1))
+    assert np.array_equal(corpus.items("test", (4, 5, 3)), pixels.reshape(1, -1))
+    with pytest.raises(DataError, match="has 1 images; at least 3 are needed, one for each split"):
+        load_image_folder(tmp_path, 3)
 
 
 def write_cifar10(root: Path, monkeypatch, version: str) -> np.ndarray:
@@ -140,6 +333,15 @@ def test_cifar10_in_both_versions(tmp_path, monkeypatch, version):
         corpus = load_cifar10(root)
         assert np.array_equal(np.stack(corpus.split("all")), images)
         assert [len(corpus.split(s)) for s in ("train", "valid", "test")] == [7, 3, 2]
+
+
+def test_cifar10_may_be_trained_on_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr("ardm.data.cifar10.NUM_HELD_OUT", 3)
+    images = write_cifar10(tmp_path, monkeypatch, "bin")
+    corpus = load_cifar10(tmp_path, holds_out=False)
+    assert np.array_equal(np.stack(corpus.train), images[:10])
+    assert np.array_equal(np.stack(corpus.valid), images[7:10])
+    assert np.array_equal(np.stack(corpus.test), images[10:])
 
 
 def test_cifar10_problems_are_told(tmp_path, monkeypatch):

@@ -273,15 +273,6 @@ def test_the_profile_does_not_depend_on_the_order_of_a_batch(permutation):
     assert torch.equal(found.counts, expected.counts)
 
 
-def test_a_stretched_profile_keeps_the_share_of_revealed_variables():
-    profile = Profile(bits=torch.tensor([[4.0, 2.0, 1.0]]).double(), counts=torch.tensor([[5, 0, 7]]))
-    longer = profile.stretched(6)
-    assert longer.bits.tolist() == [[4, 4, 2, 2, 1, 1]]
-    assert longer.counts.tolist() == [[5, 5, 0, 0, 7, 7]]
-    assert profile.stretched(2).bits.tolist() == [[4, 2]]
-    assert profile.stretched(3).bits.tolist() == profile.bits.tolist()
-
-
 def test_the_profile_keeps_no_graph():
     case = CASES["oa-2"]()
     profile = Profile.empty(1, 3).updated(every_step(case, case.items()[0]))

@@ -7,7 +7,8 @@ import torch
 
 from ardm.depth import BaseDepthMap, absorbing
 from ardm.model import ARDM
-from ardm.nn.paper_unet import PaperUNet, PaperUNetConfig, PixelAttention, ResBlock, StepEmbedding, sinusoids
+from ardm.nn.layers import StepEmbedding, sinusoids
+from ardm.nn.paper_unet import PaperUNet, PaperUNetConfig, PixelAttention, ResBlock
 from ardm.objective import corrupt, sample_step_loss, step_loss
 from ardm.orders import random_orders
 from ardm.parametrizations import DataParametrization, Parametrization

@@ -10,13 +10,18 @@ from ardm.model import ARDM
 from ardm.nn.paper_wavenet import GatedBlock, PaperWaveNet, PaperWaveNetConfig
 from ardm.objective import corrupt, sample_step_loss, step_loss
 from ardm.orders import random_orders
-from ardm.parametrizations import DataParametrization, DirectParametrization, Parametrization
+from ardm.parametrizations import (
+    DataParametrization,
+    DirectParametrization,
+    LogisticMixtureParametrization,
+    Parametrization,
+)
 
 K = 16
 LENGTH = 40
 SMALL = PaperWaveNetConfig(num_blocks=4, width=16, dilation_cycle=3)
 RADIUS = 1 + 1 + 2 + 4 + 1  # the input's convolution, then four blocks
-KINDS = ["class", "mask", "upscale", "direct"]
+KINDS = ["class", "mask", "upscale", "direct", "logistic"]
 
 
 def parametrization(kind: str) -> Parametrization:
@@ -25,6 +30,8 @@ def parametrization(kind: str) -> Parametrization:
         return DataParametrization(BaseDepthMap(K, 4))
     if kind == "direct":
         return DirectParametrization(BaseDepthMap(K, 4))
+    if kind == "logistic":
+        return LogisticMixtureParametrization(absorbing(K), 3, -9.0)
     return DataParametrization(absorbing(K, None if kind == "mask" else K // 2))
 
 
@@ -120,7 +127,7 @@ def test_gradients_reach_every_parameter(kind, generator):
     assert missing == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS[:-1])
 def test_one_batch_is_learnt_by_heart(kind, generator):
     model = fresh(kind)
     x = torch.randint(0, K, (4, LENGTH), generator=generator)
@@ -135,7 +142,7 @@ def test_one_batch_is_learnt_by_heart(kind, generator):
     assert loss.item() < 0.05
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS[:-1])
 def test_training_starts_from_uniform_probabilities(kind, generator):
     model = fresh(kind)
     x = torch.randint(0, K, (3, LENGTH), generator=generator)
@@ -251,3 +258,17 @@ def test_absurd_sizes_are_refused():
         PaperWaveNetConfig(dilation_cycle=0)
     with pytest.raises(ValueError, match="a multiple of 4, got 30"):
         PaperWaveNetConfig(width=30)
+
+
+def test_its_ends_are_in_full_precision(generator):
+    """Under autocast the outputs are float32, and a value differs from its neighbour of 2^16."""
+    network = PaperWaveNet(SMALL, num_values=65536, num_outputs=6)
+    inputs, mask, stage = torch.full((1, 8), 40_000), torch.ones(1, 8, dtype=torch.bool), torch.zeros(1).long()
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    torch.nn.init.zeros_(network.input.embedding.weight)
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs = network(inputs, mask, stage, stage)
+        features = [network.input(inputs + shift, mask, stage) for shift in (0, 1)]
+    assert outputs.dtype == torch.float32
+    assert not torch.equal(*features)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ardm.profiles import monotone, whittaker
+from ardm.profiles import monotone, stretch, whittaker
 from ardm.schedule import plan, schedule_bits, uniform_schedule
 
 quick = settings(deadline=None, max_examples=60)
@@ -133,3 +133,10 @@ def test_smoothing_does_not_run_away_beyond_what_was_visited():
     fitted = monotone(losses, method="smooth")
     assert fitted.max() <= np.nanmax(losses)
     assert fitted.min() >= np.nanmin(losses)
+
+
+def test_stretched_losses_keep_the_share_of_revealed_variables():
+    losses = np.array([[4.0, 2.0, 1.0]])
+    assert stretch(losses, 6).tolist() == [[4, 4, 2, 2, 1, 1]]
+    assert stretch(losses, 2).tolist() == [[4, 2]]
+    assert stretch(losses, 3).tolist() == losses.tolist()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ardm.checkpoint import MODEL_FILE, load_model, read_tensors
+from ardm.checkpoint import MODEL_FILE, load_model, read_tensors, write_tensors
 from ardm.config import DepthConfig, TrainConfig
 from ardm.data.text import TextSampler
 from ardm.errors import ArdmError, CheckpointError
@@ -21,7 +21,16 @@ from ardm.runtime import Runtime
 from ardm.state import STATE_FILE, restore_state, save_state
 from ardm.train import run_training
 from ardm.trainer import Trainer
-from tiny import TEXT, tiny_config, tiny_corpus, tiny_upscale_config
+from tiny import (
+    TEXT,
+    random_images,
+    random_sounds,
+    tiny_audio_config,
+    tiny_config,
+    tiny_corpus,
+    tiny_image_config,
+    tiny_upscale_config,
+)
 
 CPU = Runtime(device=torch.device("cpu"))
 
@@ -58,6 +67,33 @@ def test_a_resumed_run_is_identical_to_the_bit(tmp_path, make_config, stop_at):
     assert metrics(tmp_path / "whole") == metrics(tmp_path / "parts")
 
 
+@pytest.mark.parametrize(
+    ("config", "corpus"),
+    [
+        (tiny_image_config(), random_images()),
+        (tiny_image_config(DepthConfig(base=4)), random_images()),
+        (tiny_audio_config(), random_sounds()),
+        (tiny_audio_config(DepthConfig(base=16, parametrization="direct")), random_sounds()),
+    ],
+    ids=["images", "upscaled images", "sound", "upscaled sound"],
+)
+def test_images_and_sound_resume_to_the_bit(tmp_path, config, corpus):
+    train(config, corpus, tmp_path / "whole")
+    train(config, corpus, tmp_path / "parts", stop_at=6)
+    train(config, corpus, tmp_path / "parts", resume=True)
+    assert_same_state(tmp_path / "whole", tmp_path / "parts")
+    assert metrics(tmp_path / "whole") == metrics(tmp_path / "parts")
+
+
+def test_a_run_from_before_a_field_was_added_goes_on(tmp_path):
+    config, corpus, folder = tiny_config(), tiny_corpus(tmp_path), tmp_path / "run"
+    train(config, corpus, folder, stop_at=4)
+    tensors, description = read_tensors(folder / STATE_FILE, "training state")
+    description["config"]["depth"] = {"base": None, "parametrization": "data"}
+    write_tensors(folder / STATE_FILE, tensors, description)
+    assert train(config, corpus, folder, resume=True).step == config.train.steps
+
+
 def test_another_seed_gives_another_run(tmp_path):
     corpus = tiny_corpus(tmp_path)
     a = train(tiny_config(), corpus, tmp_path / "a")
@@ -73,7 +109,7 @@ def test_it_learns_and_leaves_what_it_says(tmp_path):
     assert names == {"config", "state", "model", "metrics", "events"}
     loaded = load_model(tmp_path / "run")
     assert torch.equal(loaded.model.network.embedding, trainer.averaged.network.embedding)
-    assert loaded.profile.counts.sum() == 8 * 4  # eight passes over four held-out items
+    assert loaded.profile.counts.sum() == 4 * 16  # passes over four held-out items until each step is met four times
     assert (trainer.profile.counts.sum()) == 100 * 8
 
 

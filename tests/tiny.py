@@ -1,10 +1,15 @@
-"""A tiny text model that trains in a second, for tests of the loop, the files and the command line."""
+"""Tiny models that train in a second, for tests of the loop, the files and the command line."""
 
 from dataclasses import replace
 
-from ardm.config import DepthConfig, RunConfig, TextData, TrainConfig
+import numpy as np
+
+from ardm.config import AudioData, DepthConfig, ImageData, RunConfig, TextData, TrainConfig
+from ardm.data.audio import AudioCorpus
+from ardm.data.corpus import Corpus
+from ardm.data.images import ImageCorpus
 from ardm.data.text import TextCorpus, load_own_text
-from ardm.nn import TransformerConfig
+from ardm.nn import TransformerConfig, UNetConfig
 
 TEXT = "the cat sat on the mat and the rat sat on the hat. " * 60
 
@@ -42,3 +47,30 @@ def tiny_corpus(tmp_path) -> TextCorpus:
     path = tmp_path / "text.txt"
     path.write_text(TEXT)
     return load_own_text(path, "characters")
+
+
+def tiny_image_config(depth: DepthConfig = DepthConfig()) -> RunConfig:  # noqa: B008
+    """The same for images of 4 x 6 pixels."""
+    network = UNetConfig(widths=(8, 12), depths=(1, 1), kernel=3)
+    data = ImageData(kind="images", height=4, width=6, augmentation="flips and turns")
+    return replace(tiny_config(), preset="images", data=data, network=network, depth=depth)
+
+
+def tiny_audio_config(depth: DepthConfig = DepthConfig(parametrization="logistic")) -> RunConfig:  # noqa: B008
+    """The same for sounds of 20 samples."""
+    network = UNetConfig(widths=(8, 12), depths=(1, 1), kernel=3)
+    data = AudioData(kind="audio", num_variables=20)
+    return replace(tiny_config(), preset="audio", data=data, network=network, depth=depth)
+
+
+def random_images() -> Corpus:
+    """Images larger than the items."""
+    train, valid, test = map(list, np.random.default_rng(0).integers(0, 256, (3, 5, 7, 9, 3), dtype=np.uint8))
+    return ImageCorpus(title="random", train=train, valid=valid, test=test, augmentation="flips and turns")
+
+
+def random_sounds() -> Corpus:
+    """Sounds longer than the items."""
+    clips = np.random.default_rng(0).normal(0, 1000, (3, 5, 50)).astype(np.int16)
+    train, valid, test = map(list, clips)
+    return AudioCorpus(title="random", train=train, valid=valid, test=test, sample_rate=8000)

@@ -18,11 +18,11 @@ from torch import Tensor
 import ardm
 from ardm.config import RunConfig, TextData
 from ardm.data.alphabet import Alphabet
-from ardm.data.corpus import Shape
 from ardm.errors import CheckpointError
 from ardm.files import written_whole
 from ardm.model import ARDM
 from ardm.objective import Profile
+from ardm.orders import Shape
 
 FORMAT_VERSION = 1
 MODEL_FILE = "model.safetensors"
@@ -45,11 +45,10 @@ class TrainedModel:
     data_fingerprint: str
 
     def for_shape(self, shape: Shape) -> "TrainedModel":
-        """The same weights for items of another shape, with the profile stretched to its steps."""
+        """The same weights for items of another shape; the profile remains that of the shape trained on."""
         if shape == self.model.shape:
             return self
-        model = ARDM(self.model.network, self.model.parametrization, shape)
-        return replace(self, model=model, profile=self.profile.stretched(model.num_variables))
+        return replace(self, model=ARDM(self.model.network, self.model.parametrization, shape))
 
 
 def save_model(path: Path, trained: TrainedModel) -> None:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 from ardm.data.audio import AudioKind
-from ardm.data.corpus import Shape
 from ardm.data.images import Augmentation, ImageKind
 from ardm.data.text import TextKind
 from ardm.depth import BaseDepthMap, absorbing
 from ardm.model import ARDM
 from ardm.nn import NETWORKS, NetworkConfig, network_kind
+from ardm.orders import Shape
 from ardm.parametrizations import (
     DataParametrization,
     DirectParametrization,
@@ -27,13 +27,10 @@ ParametrizationName = Literal["data", "direct", "logistic"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextData:
-    """What a text model is trained on."""
+class SequenceData:
+    """Items in a row."""
 
-    medium: ClassVar = "text"
-    kind: TextKind
-    num_variables: int = 250
-    """Characters of an item; the paper's 250 divide text8's splits evenly."""
+    num_variables: int
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_variables <= MAX_VARIABLES:
@@ -43,6 +40,26 @@ class TextData:
     def shape(self) -> Shape:
         """The shape of an item."""
         return (self.num_variables,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextData(SequenceData):
+    """What a text model is trained on."""
+
+    medium: ClassVar = "text"
+    kind: TextKind
+    num_variables: int = 250
+    """Characters of an item; the paper's 250 divide text8's splits evenly."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AudioData(SequenceData):
+    """What a model of 16-bit sound is trained on."""
+
+    medium: ClassVar = "sound"
+    kind: AudioKind
+    num_variables: int = 16_000
+    """Samples of an item; one second of SC09."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +73,8 @@ class ImageData:
     channels: Literal[1, 3] = 3
     augmentation: Augmentation = "none"
     """What is done to training items at random: nothing, flips left to right, or flips and turns by 90 degrees."""
+    holds_out: bool = True
+    """CIFAR-10: whether the last 1000 training images are for validation alone, or trained on as well."""
 
     def __post_init__(self) -> None:
         if min(self.height, self.width) < 1 or self.num_variables > MAX_VARIABLES:
@@ -74,25 +93,6 @@ class ImageData:
     def num_variables(self) -> int:
         """D: sub-pixels of an item."""
         return math.prod(self.shape)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AudioData:
-    """What a model of 16-bit sound is trained on."""
-
-    medium: ClassVar = "sound"
-    kind: AudioKind
-    num_variables: int = 16_000
-    """Samples of an item; one second of SC09."""
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.num_variables <= MAX_VARIABLES:
-            raise ValueError(f"an item has 1 to {MAX_VARIABLES} variables, got {self.num_variables}")
-
-    @property
-    def shape(self) -> Shape:
-        """The shape of an item."""
-        return (self.num_variables,)
 
 
 DataConfig = TextData | ImageData | AudioData
@@ -123,6 +123,10 @@ class DepthConfig:
             raise ValueError("the direct parametrization needs a base")
         if self.base is not None and self.parametrization == "logistic":
             raise ValueError("a mixture of logistics has one stage: leave the base out, or use direct")
+        if self.num_components < 1:
+            raise ValueError(f"a mixture needs at least one component, got {self.num_components}")
+        if not -50 <= self.min_log_scale <= 0:
+            raise ValueError(f"the least log-scale must lie in -50..0, got {self.min_log_scale}")
         if self.base is not None and self.base < 2:
             raise ValueError(f"the base must be at least 2, got {self.base}")
 

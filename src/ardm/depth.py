@@ -44,6 +44,16 @@ class DepthMap(nn.Module):
             level = level[:, None]
         return self.levels[level, x]
 
+    def middle(self, values: Int[Tensor, "B D"], level: Int[Tensor, "B D"]) -> Int[Tensor, "B D"]:
+        """For showing values of a level: the mean of the data classes that decay to them, rounded down."""
+        return self._middles()[level, values]
+
+    def _middles(self) -> Int[Tensor, "L V"]:
+        classes = torch.arange(self.num_classes, device=self.levels.device).expand_as(self.levels)
+        zeros = classes.new_zeros(len(self.levels), self.num_values)
+        sums, counts = (zeros.scatter_add(1, self.levels, part) for part in (classes, torch.ones_like(classes)))
+        return sums // counts.clamp(min=1)
+
     def transition_matrix(self, stage: int) -> Float[Tensor, "V V"]:
         """The paper's P of a stage: P[l, k] = 1 where child k, reachable at level stage+1, has parent l."""
         matrix = torch.zeros(self.num_values, self.num_values)

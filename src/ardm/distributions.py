@@ -77,7 +77,10 @@ class LogisticMixture:
         return ((y + 1) * (last / 2)).clamp(0, last).round().long()
 
     def interval(self, x: Int[Tensor, "B N"], precision: int) -> tuple[Int[Tensor, "B N"], Int[Tensor, "B N"]]:
-        """Where the code interval of x begins, and its size, out of 2^precision; each class has at least 1."""
+        """Where the code interval of x begins, and its size, out of 2^precision; each class has at least 1.
+
+        In float64, so the same on one machine but perhaps not on another: an exact codec needs integer tables.
+        """
         start = self._start(x, precision)
         return start, self._start(x + 1, precision) - start
 

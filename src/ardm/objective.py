@@ -123,11 +123,6 @@ class Profile:
         """The components, NaN where there is no observation."""
         return self.bits.masked_fill(self.counts == 0, math.nan)
 
-    def stretched(self, num_variables: int) -> "Profile":
-        """The profile for items of another size: the component at the same share of revealed variables."""
-        index = torch.arange(num_variables, device=self.bits.device) * self.bits.shape[1] // num_variables
-        return type(self)(bits=self.bits[:, index], counts=self.counts[:, index])
-
     def updated(self, loss: StepLoss, momentum: float | None = None) -> "Profile":
         """The profile with a batch of step losses added.
 

@@ -119,6 +119,10 @@ class DirectParametrization:
         return logits.masked_fill(beyond, NEGATIVE_INFINITY).log_softmax(-1)
 
 
+MAX_LOG_SCALE = 5.0
+"""Logistics wider than this many (e to its power) half ranges are flat over the classes anyway."""
+
+
 class LogisticMixtureParametrization:
     """3M outputs a variable: logits, means and log-scales of a mixture of M discretized logistics over K classes.
 
@@ -153,7 +157,7 @@ class LogisticMixtureParametrization:
     def _mixture(self, outputs: Float[Tensor, "B N O"]) -> LogisticMixture:
         logits, means, log_scales = outputs.chunk(3, dim=-1)
         centres = (2 * torch.arange(self.num_components, device=outputs.device) + 1) / self.num_components - 1
-        log_scales = (log_scales - math.log(self.num_components)).clamp(min=self.min_log_scale)
+        log_scales = (log_scales - math.log(self.num_components)).clamp(self.min_log_scale, MAX_LOG_SCALE)
         return LogisticMixture(
             log_weights=logits.log_softmax(-1),
             means=means + centres.to(means.dtype),

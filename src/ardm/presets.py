@@ -90,7 +90,7 @@ def cifar10_paper() -> RunConfig:
     """
     return RunConfig(
         preset="cifar10-paper",
-        data=ImageData(kind="cifar10", augmentation="flips and turns"),
+        data=ImageData(kind="cifar10", augmentation="flips and turns", holds_out=False),
         network=PaperUNetConfig(),
         depth=DepthConfig(absorbing_value=128),
         train=TrainConfig(
@@ -110,17 +110,16 @@ def cifar10() -> RunConfig:
     return RunConfig(
         preset="cifar10",
         data=ImageData(kind="cifar10", augmentation="flips"),
-        network=UNetConfig(widths=(192, 384, 768), depths=(3, 3, 6)),
+        network=UNetConfig(widths=(192, 384), depths=(6, 6), kernel=3),
         train=TrainConfig(
             steps=20_000,
             batch_size=128,
-            learning_rate=2e-3,
+            learning_rate=5e-3,
             muon_rate=0.02,
             betas=(0.9, 0.95),
             warmup_steps=100,
             decay_fraction=0.5,
             ema_decay=0.998,
-            cross_entropy_weight=6.0,
             eval_items=1000,
             eval_every=1000,
             checkpoint_every=2000,
@@ -133,17 +132,16 @@ def cifar10_small() -> RunConfig:
     return RunConfig(
         preset="cifar10-small",
         data=ImageData(kind="cifar10", augmentation="flips"),
-        network=UNetConfig(widths=(32, 64), depths=(1, 3)),
+        network=UNetConfig(widths=(48, 96), depths=(2, 2), kernel=3),
         train=TrainConfig(
             steps=2000,
             batch_size=16,
-            learning_rate=3e-3,
+            learning_rate=2e-2,
             muon_rate=0.02,
             betas=(0.9, 0.95),
             warmup_steps=20,
             decay_fraction=0.5,
             ema_decay=0.99,
-            cross_entropy_weight=6.0,
             eval_items=256,
             eval_every=500,
             checkpoint_every=250,
@@ -166,7 +164,7 @@ def sc09_paper() -> RunConfig:
         preset="sc09-paper",
         data=AudioData(kind="sc09"),
         network=PaperWaveNetConfig(),
-        depth=DepthConfig(parametrization="logistic", absorbing_value=2**15),
+        depth=DepthConfig(parametrization="logistic", num_components=30, absorbing_value=2**15),
         train=TrainConfig(
             steps=1_000_000,
             batch_size=256,

@@ -1,6 +1,7 @@
 """Where and how networks compute."""
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,16 @@ class Runtime:
             raise UsageError("device 'meta' cannot compute; use cpu or cuda")
         resolved = torch.zeros(1, device=device).device
         return cls(device=resolved, compile=compile and resolved.type == "cuda")
+
+    @contextmanager
+    def deterministic(self) -> Iterator[None]:
+        """Convolutions that give the same gradients again, which a resumed run needs."""
+        before = torch.backends.cudnn.deterministic
+        torch.backends.cudnn.deterministic = True
+        try:
+            yield
+        finally:
+            torch.backends.cudnn.deterministic = before
 
     def autocast(self) -> AbstractContextManager[Any]:
         """bfloat16 matrix products on CUDA; full precision elsewhere."""

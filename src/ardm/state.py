@@ -70,7 +70,8 @@ def save_state(trainer: Trainer, folder: Path) -> None:
 def restore_state(trainer: Trainer, folder: Path) -> None:
     """Continue from the last training state in a run's folder, or from the one before it if that is damaged."""
     tensors, description = _read_newest(folder)
-    changed = changed_fields(description["config"], json.loads(json.dumps(trainer.config.to_dict())))
+    saved = RunConfig.from_dict(description["config"])  # with the defaults of fields that are newer than the run
+    changed = changed_fields(saved.to_dict(), trainer.config.to_dict())
     if changed:
         raise CheckpointError(
             f"the run in {folder} was started with another {', '.join(changed)}; resume it with the same "

@@ -15,7 +15,9 @@ from ardm.state import CONFIG_FILE, save_state
 from ardm.trainer import Trainer
 
 FINAL_PASSES = 8
-"""Passes over the held-out items at the end of training."""
+"""Least number of passes over the held-out items at the end of training."""
+OBSERVATIONS_A_STAGE = 2000
+"""Held-out losses of each stage at the end of training, which schedules will be planned from; 4 a step are enough."""
 
 
 def run_training(
@@ -34,7 +36,7 @@ def run_training(
         return
     config, clock = trainer.config.train, Clock(trainer)
     prepare_folder(trainer, folder)
-    with metrics_log(folder, trainer.step) as log:
+    with metrics_log(folder, trainer.step) as log, trainer.runtime.deterministic():
 
         def evaluate(num_passes: int = 1) -> None:
             on_metrics(log(trainer.evaluate(num_passes) | {"seconds": clock.seconds()}))
@@ -52,10 +54,17 @@ def run_training(
                 save_state(trainer, folder)
                 clock.begin_lap()
         if trainer.step == config.steps:  # the profile that the planner will use deserves a closer look
-            evaluate(FINAL_PASSES)
+            evaluate(final_passes(trainer))
             trainer.finished = True
         clock.seconds()
         save_state(trainer, folder)
+
+
+def final_passes(trainer: Trainer) -> int:
+    """Passes over the held-out items for a profile to plan from."""
+    model = trainer.model
+    wanted = model.num_stages * min(OBSERVATIONS_A_STAGE, 4 * model.num_variables)
+    return max(FINAL_PASSES, -(-wanted // trainer.num_eval_items))
 
 
 def train_metrics(trainer: Trainer, metrics: dict[str, Tensor]) -> Metrics:

@@ -77,6 +77,11 @@ class Trainer:
         self.measured_profile = estimate.profile
         return {"step": self.step, "valid_bits": estimate.bits_per_dim, "valid_half_width": estimate.half_width}
 
+    @property
+    def num_eval_items(self) -> int:
+        """Held-out items of an evaluation."""
+        return len(self._eval_items)
+
     def _choose_eval_items(self) -> Int[Tensor, "N D"]:
         items = self.corpus.items("valid", self.config.data.shape)
         count = min(self.config.train.eval_items, len(items))

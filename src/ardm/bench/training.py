@@ -1,5 +1,6 @@
-"""Speed and memory of a preset's training step, on random items, beside the device's rate of matrix products."""
+"""Speed and memory of a preset's training step, and of a call of its network, on random items."""
 
+import statistics
 import time
 from dataclasses import dataclass
 
@@ -8,11 +9,12 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from ardm.config import AudioData, RunConfig, TextData
+from ardm.data.alphabet import BYTES
 from ardm.data.audio import AudioCorpus
 from ardm.data.corpus import Corpus
 from ardm.data.images import ImageCorpus
 from ardm.data.text import TEXT8_ALPHABET, TextCorpus
-from ardm.objective import sample_step_loss
+from ardm.objective import sample_corruption, sample_step_loss
 from ardm.runtime import Runtime
 from ardm.trainer import Trainer
 
@@ -48,6 +50,7 @@ def time_training(config: RunConfig, runtime: Runtime, *, seconds: float = 10.0)
         trainer.train_step()
     reset_peak(runtime)
     step_seconds = _seconds_a_step(trainer, runtime, seconds)
+    peak = peak_bytes(runtime)
     items_per_second = config.train.batch_size / step_seconds
     teraflops = items_per_second * flops_per_item(config, runtime) / 1e12
     return TrainTiming(
@@ -59,7 +62,43 @@ def time_training(config: RunConfig, runtime: Runtime, *, seconds: float = 10.0)
         teraflops=teraflops,
         share=teraflops / rate,
         matrix_teraflops=rate,
-        peak_bytes=peak_bytes(runtime),
+        peak_bytes=peak,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallTiming:
+    """One call of a preset's network, without gradients."""
+
+    preset: str
+    num_parameters: int
+    batch_size: int
+    call_seconds: float
+    gigaflops_an_item: float
+    """10^9 floating-point operations of products and convolutions for one item."""
+
+
+def time_call(config: RunConfig, runtime: Runtime, *, batch_size: int = 1, seconds: float = 5.0) -> CallTiming:
+    """The median time of a call on random items, nothing compiled."""
+    corpus = random_corpus(config)
+    model = config.build_model(corpus.num_classes).to(runtime.device).eval()
+    generator = torch.Generator(runtime.device).manual_seed(0)
+    x = corpus.sampler(config.data.shape, runtime.device).draw(batch_size, generator)
+    corrupted = sample_corruption(model.depth, x, generator)
+    times: list[float] = []
+    with torch.no_grad(), runtime.autocast():
+        while len(times) < 3 or sum(times) < seconds:
+            synchronize(runtime)
+            started = time.perf_counter()
+            model.outputs(corrupted.inputs, corrupted.mask, corrupted.stage, corrupted.t)
+            synchronize(runtime)
+            times.append(time.perf_counter() - started)
+    return CallTiming(
+        preset=config.preset,
+        num_parameters=sum(p.numel() for p in model.parameters()),
+        batch_size=batch_size,
+        call_seconds=statistics.median(times),
+        gigaflops_an_item=flops_per_item(config, runtime) / 3e9,
     )
 
 
@@ -93,7 +132,7 @@ def matrix_rate(runtime: Runtime, repeats: int = 20) -> float:
     """10^12 operations a second of a large matrix product: bfloat16 on CUDA, float32 elsewhere."""
     on_cuda = runtime.device.type == "cuda"
     size, dtype = (8192, torch.bfloat16) if on_cuda else (1024, torch.float32)
-    a = torch.ones(size, size, dtype=dtype, device=runtime.device)
+    a = torch.randn(size, size, dtype=dtype, device=runtime.device)  # zeros and ones take less power
     for _ in range(2):
         a @ a
     synchronize(runtime)
@@ -108,9 +147,8 @@ def random_corpus(config: RunConfig) -> Corpus:
     """Data of the preset's kind and shape, with uniformly random classes."""
     generator = np.random.default_rng(0)
     if isinstance(config.data, TextData):
-        alphabet: Alphabet = TEXT8_ALPHABET
-        size = 100 * config.data.num_variables
-        classes: Integer[np.ndarray, N] = generator.integers(0, alphabet.num_classes, size, dtype=np.uint8)
+        alphabet, size = BYTES if config.data.kind == "bytes" else TEXT8_ALPHABET, 100 * config.data.num_variables
+        classes = generator.integers(0, alphabet.num_classes, size, dtype=np.uint8)
         return TextCorpus(title="random", alphabet=alphabet, classes=classes, num_held_out=size // 20)
     if isinstance(config.data, AudioData):
         clips = generator.integers(-(2**15), 2**15, (3, 4, config.data.num_variables), dtype=np.int16)

@@ -1,5 +1,6 @@
 """ardm bench."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,24 +13,27 @@ from ardm.output import to_json
 
 if TYPE_CHECKING:
     from ardm.bench.training import TrainTiming
+    from ardm.config import RunConfig
+    from ardm.runtime import Runtime
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
     """Time parts of ardm beside what they replace."""
 
-    what: Annotated[tyro.conf.Positional[Literal["plan", "train"]], tyro.conf.arg(metavar="WHAT")]
-    """plan: the planner beside the paper's recurrence. train: the training steps of presets, on random items."""
+    what: Annotated[tyro.conf.Positional[Literal["plan", "train", "call"]], tyro.conf.arg(metavar="WHAT")]
+    """plan: the planner beside the paper's recurrence. train: the training steps of presets, on random
+    items. call: one call of their networks."""
     full: bool = False
     """Run the slow references of the planner at full size too (minutes)."""
     presets: tuple[PresetName, ...] = ()
-    """What to train."""
+    """What to train or to call."""
     base: int | None = None
     """Train upscale models with digits in this base."""
     parametrization: Literal["data", "direct"] = "direct"
     """Of upscale models."""
     batch_size: int | None = None
-    """Items of a step; by default the preset's."""
+    """Items of a step, by default the preset's; items of a call, by default 1."""
     seconds: float = 10.0
     """About how long to time each preset."""
     device: str | None = None
@@ -40,10 +44,7 @@ class Bench:
 
     def run(self) -> None:
         """Time and print."""
-        if self.what == "plan":
-            self._run_plan()
-        else:
-            self._run_train()
+        {"plan": self._run_plan, "train": self._run_train, "call": self._run_call}[self.what]()
 
     def _run_plan(self) -> None:
         from ardm.bench.plan import run_plan_benchmark
@@ -60,30 +61,51 @@ class Bench:
             )
 
     def _run_train(self) -> None:
-        require_positive(batch_size=self.batch_size, seconds=self.seconds)
-        if not self.presets:
-            raise UsageError("name what to train: ardm bench train --presets cifar10 cifar10-paper")
         from ardm.bench.training import time_training
-        from ardm.presets import PRESETS
-        from ardm.runtime import Runtime
 
-        runtime = Runtime.choose(self.device, compile=not self.no_compile)
-        rows: list[TrainTiming] = []
         if not self.json:
             print(
                 f"{'':14} {'parameters':>11} {'batch':>5} {'step':>9} {'items/s':>9} {'TFLOP/s':>8} {'share':>6} memory"
             )
-        for preset in self.presets:
-            config = PRESETS[preset]()
-            train = config.train if self.batch_size is None else replace(config.train, batch_size=self.batch_size)
-            depth = config.depth
-            if self.base is not None:
-                depth = replace(depth, base=self.base, parametrization=self.parametrization)
-            rows.append(row := time_training(replace(config, train=train, depth=depth), runtime, seconds=self.seconds))
+        rows = []
+        for config, runtime in self._configurations():
+            rows.append(row := time_training(config, runtime, seconds=self.seconds))
             if not self.json:
                 print_training(row)
         if self.json:
             print(to_json([asdict(row) for row in rows]).decode())
+
+    def _run_call(self) -> None:
+        from ardm.bench.training import time_call
+
+        if not self.json:
+            print(f"{'':14} {'parameters':>11} {'batch':>5} {'call':>11} {'GFLOP':>8}")
+        rows = []
+        for config, runtime in self._configurations():
+            rows.append(row := time_call(config, runtime, batch_size=self.batch_size or 1, seconds=self.seconds))
+            if not self.json:
+                call, work = f"{1000 * row.call_seconds:.1f} ms", row.gigaflops_an_item
+                print(f"{row.preset:14} {row.num_parameters:>11,} {row.batch_size:>5} {call:>11} {work:>8.2f}")
+        if self.json:
+            print(to_json([asdict(row) for row in rows]).decode())
+
+    def _configurations(self) -> "Iterator[tuple[RunConfig, Runtime]]":
+        """The presets as the flags change them, and where to run them."""
+        require_positive(batch_size=self.batch_size, seconds=self.seconds)
+        if not self.presets:
+            raise UsageError(f"name the presets: ardm bench {self.what} --presets cifar10 cifar10-paper")
+        from ardm.presets import PRESETS
+        from ardm.runtime import Runtime
+
+        runtime = Runtime.choose(self.device, compile=not self.no_compile)
+        for preset in self.presets:
+            config = PRESETS[preset]()
+            if self.batch_size is not None:
+                config = replace(config, train=replace(config.train, batch_size=self.batch_size))
+            if self.base is not None:
+                depth = replace(config.depth, base=self.base, parametrization=self.parametrization)
+                config = replace(config, depth=depth)
+            yield config, runtime
 
 
 def print_training(row: "TrainTiming") -> None:

@@ -67,8 +67,7 @@ def make_schedule(
     """
     from ardm import schedule as s
 
-    num_stages, num_steps = trained.profile.bits.shape
-    num_steps = last_step or num_steps
+    num_stages, num_steps = trained.model.num_stages, last_step or trained.model.num_variables
     if num_calls is not None and num_calls < num_stages:
         raise UsageError(f"--calls must be at least {num_stages}, one for each stage; got {num_calls}")
     if num_calls is None:
@@ -82,11 +81,12 @@ def make_schedule(
 
 
 def planning_losses(trained: "TrainedModel") -> Any:
-    """The model's profile made monotone for planning."""
-    from ardm.profiles import monotone
+    """The model's profile made monotone for planning, and stretched to the size of its items."""
+    from ardm.profiles import monotone, stretch
 
     profile = trained.profile
-    return monotone(profile.bits.cpu().numpy(), profile.counts.cpu().numpy(), method="smooth")
+    losses = monotone(profile.bits.cpu().numpy(), profile.counts.cpu().numpy(), method="smooth")
+    return stretch(losses, trained.model.num_variables)
 
 
 def make_orders(

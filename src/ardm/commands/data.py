@@ -17,13 +17,16 @@ from ardm.files import check_writable, written_whole
 class Data:
     """Check a data set, fetching it first where it is missing or damaged."""
 
-    name: Annotated[tyro.conf.Positional[Literal["text8", "cifar10"]], tyro.conf.arg(metavar="NAME")]
-    """text8 or cifar10."""
+    name: Annotated[tyro.conf.Positional[Literal["text8", "cifar10", "sc09"]], tyro.conf.arg(metavar="NAME")]
+    """text8, cifar10 or sc09 (checked only: Speech Commands is 2.4 GB to fetch by hand)."""
     root: Path
     """The folder that holds, or will hold, the data set."""
 
     def run(self) -> None:
         """Fetch if need be, check, and say what is there."""
+        if self.name == "sc09":
+            print(sc09_sizes(self.root))
+            return
         describe, fetch = {"text8": (text8_sizes, fetch_text8), "cifar10": (cifar10_sizes, fetch_cifar10)}[self.name]
         try:
             print(describe(self.root))
@@ -49,6 +52,15 @@ def cifar10_sizes(root: Path) -> str:
     corpus = load_cifar10(root)
     sizes = ", ".join(f"{name} {len(corpus.split(name)):,}" for name in ("train", "valid", "test"))
     return f"{corpus.title}: {sizes} images of 32 x 32, md5 as expected"
+
+
+def sc09_sizes(root: Path) -> str:
+    """What SC09 holds."""
+    from ardm.data.sc09 import load_sc09
+
+    corpus = load_sc09(root)
+    sizes = ", ".join(f"{name} {len(corpus.split(name)):,}" for name in ("train", "valid", "test"))
+    return f"{corpus.title}: {sizes} clips at {corpus.sample_rate} Hz"
 
 
 def fetch_text8(root: Path) -> None:

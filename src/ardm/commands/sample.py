@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
 
     from ardm.checkpoint import TrainedModel
-    from ardm.media.medium import GappedItem
+    from ardm.media.medium import GappedItem, Medium
     from ardm.schedule import Schedule
 
 
@@ -64,14 +64,21 @@ class SamplerFlags:
         if self.top_p > 1:
             raise UsageError(f"--top-p must be at most 1, got {self.top_p}")
 
+    def num_shown(self, medium: "Medium") -> int:
+        """How many items are written, at most."""
+        return self.n * (medium.num_states if self.chain else 1)
+
     def draw(self, trained: "TrainedModel", device: "torch.device", gaps: "GappedItem | None") -> None:
         """Draw the samples and show them."""
         import torch
 
         from ardm.media import medium_of
         from ardm.media.medium import Samples
+        from ardm.parametrizations import LogisticMixtureParametrization
 
         model, medium = trained.model, medium_of(trained)
+        if self.top_p < 1 and isinstance(model.parametrization, LogisticMixtureParametrization):
+            raise UsageError("top-p needs a list of classes, which mixtures of logistics have not; use --temperature")
         generator = torch.Generator(device).manual_seed(self.seed)
         first = int(gaps.known.sum()) if gaps else 0
         length = gaps.length if gaps else model.num_variables
@@ -99,7 +106,10 @@ class SamplerFlags:
         generator: "torch.Generator",
         gaps: "GappedItem | None",
     ) -> "Iterator[np.ndarray]":
-        """The values of a batch after each call, with K where a one-stage model has not revealed them."""
+        """The values of a batch after each call, with K where a one-stage model has not revealed them.
+
+        Values of upscale models are shown as the middle of what they may become.
+        """
         import torch
 
         from ardm.sample import Given, given_first, sample_chain
@@ -115,8 +125,11 @@ class SamplerFlags:
             model, orders, schedule, generator, given=given, temperature=self.temperature, top_p=self.top_p
         )
         for step in chain:
-            hidden = step.values.masked_fill(~step.mask, model.depth.num_classes)
-            yield (step.values if model.num_stages > 1 else hidden).cpu().numpy()
+            if model.num_stages == 1:
+                shown = step.values.masked_fill(~step.mask, model.depth.num_classes)
+            else:
+                shown = model.depth.middle(step.values, step.stage + step.mask.long())
+            yield shown.cpu().numpy()
 
 
 def spread(num_calls: int, num_states: int) -> list[int]:
@@ -138,7 +151,7 @@ class Sample(SamplerFlags):
         from ardm.media import medium_of
 
         medium = medium_of(trained)
-        medium.check_output(self.output, as_json=self.json)
+        medium.check_output(self.output, self.num_shown(medium), as_json=self.json)
         with autocast():
             self.draw(trained.for_shape(medium.shape(self.size)), device, None)
 
@@ -161,7 +174,9 @@ class Infill(SamplerFlags):
         from ardm.media import medium_of
 
         medium = medium_of(trained)
-        medium.check_output(self.output, as_json=self.json)
+        medium.check_output(self.output, self.num_shown(medium), as_json=self.json)
+        if self.output is not None and self.output.absolute() == Path(self.input).absolute():
+            raise UsageError(f"{self.output} is the input itself; write to another file")
         gaps = medium.gapped_item(self.input, self.mask)
         with autocast():
             self.draw(trained.for_shape(gaps.shape), device, gaps)

@@ -61,6 +61,8 @@ class Train:
     """1 for grey images, 3 for colour."""
     augmentation: Literal["none", "flips", "flips and turns"] | None = None
     """What is done to training images at random."""
+    train_on_all: bool = False
+    """Train on CIFAR-10's validation images too: for a final run, whose held-out figures then are none."""
     layers: int | None = None
     """Blocks of the network (Transformers)."""
     width: int | None = None
@@ -78,7 +80,8 @@ class Train:
     base: int | None = None
     """Train an upscale model that generates digits in this base."""
     parametrization: Literal["data", "direct", "logistic"] | None = None
-    """How outputs become probabilities: direct is for upscale models, logistic for sound without --base."""
+    """How outputs become probabilities. With --base: direct (better, the default) or data (the paper's for images);
+    without: data, or logistic for sound."""
     min_log_scale: float | None = None
     """Least logarithm of a logistic's scale (sound); the authors have -7."""
     eval_every: int | None = None
@@ -100,8 +103,8 @@ class Train:
         require_positive(minutes=self.minutes)
         if self.data.is_dir() and self.out.resolve().is_relative_to(self.data.resolve()):
             raise UsageError(f"--out {self.out} lies inside --data {self.data} and would become part of the data")
-        from ardm.data.load import load_corpus
         from ardm.files import locked
+        from ardm.media import load_corpus
         from ardm.runtime import Runtime
         from ardm.state import holds_a_run, restore_state
         from ardm.trainer import Trainer
@@ -148,14 +151,17 @@ class Train:
 
         height, width = (None, None) if self.size is None else parse_size(self.size)
         flags = _given(num_variables=self.item_length, height=height, width=width, channels=self.channels)
-        return flags | _given(augmentation=self.augmentation)
+        return flags | _given(augmentation=self.augmentation, holds_out=False if self.train_on_all else None)
 
     def _network_flags(self) -> dict[str, Any]:
         return _given(num_layers=self.layers, width=self.width, widths=self.widths, depths=self.depths)
 
     def _depth_flags(self, parametrization: str) -> dict[str, Any]:
-        implied = "direct" if self.base is not None and parametrization == "logistic" else None
+        is_direct = parametrization == "logistic" or not self.preset.endswith("-paper")
+        implied = "direct" if self.base is not None and is_direct else None
         chosen = self.parametrization or implied
+        if self.min_log_scale is not None and (chosen or parametrization) != "logistic":
+            raise ValueError("--min-log-scale is for mixtures of logistics (sound without --base)")
         return _given(base=self.base, parametrization=chosen, min_log_scale=self.min_log_scale)
 
     def _train_flags(self) -> dict[str, Any]:
@@ -164,7 +170,7 @@ class Train:
         return _given(**{name: getattr(self, name) for name in (*names, *intervals)})
 
 
-DATA_FLAGS = {"num_variables": "item-length", "height": "size", "width": "size"}
+DATA_FLAGS = {"num_variables": "item-length", "height": "size", "width": "size", "holds_out": "train-on-all"}
 NETWORK_FLAGS = {"num_layers": "layers"}
 """Flags of fields that are named otherwise."""
 

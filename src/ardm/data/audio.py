@@ -19,10 +19,11 @@ import torch
 from jaxtyping import Int, Int16, UInt16
 from torch import Tensor
 
-from ardm.data.corpus import Shape, Split, on_device_if_it_fits
-from ardm.data.folders import split_folder
+from ardm.data.corpus import Split, on_device_if_it_fits
+from ardm.data.folders import FileSplits, split_folder
 from ardm.errors import DataError
 from ardm.files import written_whole
+from ardm.orders import Shape
 
 AudioKind = Literal["sc09", "audio"]
 Samples = Int16[np.ndarray, "_"]
@@ -31,6 +32,7 @@ Samples = Int16[np.ndarray, "_"]
 ZERO_CLASS = 2**15
 """The class of silence."""
 AUDIO_SUFFIXES = {".wav", ".flac"}
+FOLDER_HOLDS = "WAV and FLAC files"
 
 WAV_PCM, WAV_EXTENSIBLE = 1, 0xFFFE
 WAV_ENCODINGS = {2: "ADPCM", 3: "floating-point", 6: "A-law", 7: "mu-law", 17: "ADPCM", 85: "MP3"}
@@ -155,16 +157,18 @@ class AudioSampler:
 
 
 def load_audio(path: Path) -> AudioCorpus:
-    """All sounds below a folder, split by `load_audio_folder`, or a single file as the test split."""
-    if not path.is_file():
-        return load_audio_folder(path)
-    clip = read_audio(path, mix_down=True)
-    return AudioCorpus(title=_title(path, [clip]), train=[], valid=[], test=[clip.samples], sample_rate=clip.rate)
+    """Sounds to score: a single file as the test split, or a folder as for training, which may also hold fewer."""
+    if path.is_file():
+        return _read_splits(path, FileSplits(train=[], valid=[], test=[path]))
+    return _read_splits(path, split_folder(path, AUDIO_SUFFIXES, FOLDER_HOLDS, to_score=True))
 
 
 def load_audio_folder(path: Path) -> AudioCorpus:
     """All WAV and FLAC files below a folder, mixed down to mono: 90% train, 5% valid, 5% test, by their names."""
-    splits = split_folder(path, AUDIO_SUFFIXES, "WAV and FLAC files")
+    return _read_splits(path, split_folder(path, AUDIO_SUFFIXES, FOLDER_HOLDS))
+
+
+def _read_splits(path: Path, splits: FileSplits) -> AudioCorpus:
     files = sorted([*splits.train, *splits.valid, *splits.test])
     clips = {file: read_audio(file, mix_down=True) for file in files}
     return AudioCorpus(

@@ -13,7 +13,7 @@ from ardm.errors import DataError
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 BINARY_FOLDER, PYTHON_FOLDER = "cifar-10-batches-bin", "cifar-10-batches-py"
 NUM_HELD_OUT = 1000
-"""Training images kept for validation, the last ones; the test images are for reporting only."""
+"""Training images for validation, the last ones; the test images are for reporting only."""
 
 MD5 = {
     "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
@@ -31,15 +31,18 @@ MD5 = {
 }
 
 
-def load_cifar10(root: Path, augmentation: Augmentation = "none") -> ImageCorpus:
-    """CIFAR-10 from a folder that holds, or is, either version's folder."""
+def load_cifar10(root: Path, augmentation: Augmentation = "none", *, holds_out: bool = True) -> ImageCorpus:
+    """CIFAR-10 from a folder that holds, or is, either version's folder.
+
+    The last training images are for validation. Unless they are held out, they are trained on as well.
+    """
     folder = find_folder(root)
     suffix = ".bin" if (folder / "test_batch.bin").exists() else ""
     train = np.concatenate([read_batch(folder / f"data_batch_{i}{suffix}") for i in range(1, 6)])
     test = read_batch(folder / f"test_batch{suffix}")
     return ImageCorpus(
         title="CIFAR-10",
-        train=list(train[:-NUM_HELD_OUT]),
+        train=list(train[:-NUM_HELD_OUT] if holds_out else train),
         valid=list(train[-NUM_HELD_OUT:]),
         test=list(test),
         augmentation=augmentation,

@@ -8,10 +8,9 @@ from jaxtyping import Int, Integer
 from torch import Tensor
 
 from ardm.data.alphabet import Alphabet
+from ardm.orders import Shape
 
 Split = Literal["train", "valid", "test", "all"]
-Shape = tuple[int, ...]
-"""The shape of an item: (D,) for text and sound, (height, width, channels) for images."""
 
 
 @runtime_checkable

@@ -6,6 +6,7 @@ variables is the raster order of pixels.
 
 import hashlib
 import re
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,12 +17,16 @@ from typing import Literal
 import numpy as np
 import torch
 from jaxtyping import Int, UInt8
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
+from PIL.PngImagePlugin import PngImageFile
+from PIL.PpmImagePlugin import PpmImageFile
+from PIL.TiffImagePlugin import BITSPERSAMPLE, TiffImageFile
 from torch import Tensor
 
-from ardm.data.corpus import Shape, Split, on_device_if_it_fits
-from ardm.data.folders import split_folder
+from ardm.data.corpus import Split, on_device_if_it_fits
+from ardm.data.folders import FileSplits, split_folder
 from ardm.errors import DataError, UsageError
+from ardm.orders import Shape
 
 ImageKind = Literal["cifar10", "images"]
 Augmentation = Literal["none", "flips", "flips and turns"]
@@ -29,6 +34,20 @@ Pixels = UInt8[np.ndarray, "_ _ _"]
 """Height, width, channels; images of one collection may differ in size."""
 
 IMAGE_SUFFIXES = {".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".jpg", ".jpeg"}
+IMAGE_FORMATS = ("PNG", "BMP", "GIF", "TIFF", "PPM", "JPEG", "WEBP")
+"""Of these Pillow tells how deep they are; others (AVIF, JPEG 2000) it may cut to 8 bits without a word."""
+DAMAGE = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    EOFError,
+    LookupError,
+    ArithmeticError,
+    struct.error,
+    Image.DecompressionBombError,
+)
+"""What Pillow raises for files that it cannot read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,15 +176,20 @@ def augment(
 
 
 def load_images(path: Path, channels: Literal[1, 3]) -> ImageCorpus:
-    """All images below a folder, split by `load_image_folder`, or a single image as the test split."""
+    """Images to score: a single file as the test split, or a folder as for training, which may also hold fewer."""
     if path.is_file():
-        return ImageCorpus(title=path.name, train=[], valid=[], test=[read_image(path, channels)])
-    return load_image_folder(path, channels)
+        return _read_splits(path, FileSplits(train=[], valid=[], test=[path]), channels)
+    return _read_splits(path, split_folder(path, IMAGE_SUFFIXES, "images", to_score=True), channels)
 
 
 def load_image_folder(path: Path, channels: Literal[1, 3], augmentation: Augmentation = "none") -> ImageCorpus:
     """All images below a folder, split by a hash of their names (see `split_folder`)."""
-    splits = split_folder(path, IMAGE_SUFFIXES, "images")
+    return _read_splits(path, split_folder(path, IMAGE_SUFFIXES, "images"), channels, augmentation)
+
+
+def _read_splits(
+    path: Path, splits: FileSplits, channels: Literal[1, 3], augmentation: Augmentation = "none"
+) -> ImageCorpus:
     train, valid, test = (
         [read_image(file, channels) for file in files] for files in (splits.train, splits.valid, splits.test)
     )
@@ -174,13 +198,51 @@ def load_image_folder(path: Path, channels: Literal[1, 3], augmentation: Augment
 
 @contextmanager
 def opened_image(path: Path) -> Iterator[Image.Image]:
-    """An image file, read whole; an error in one line where that fails."""
+    """An image file of one image with at most 8 bits a sample, read whole; an error in one line where that fails."""
     try:
-        with Image.open(path) as image:
-            image.load()
-    except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path} cannot be read as an image ({error})") from None
+        with Image.open(path, formats=IMAGE_FORMATS) as image:
+            loss = _silent_loss(image)
+            if loss is None:
+                image.load()
+    except DAMAGE as error:
+        raise DataError(f"{path} cannot be read as an image ({str(error) or type(error).__name__})") from None
+    if loss is not None:
+        raise DataError(f"{path} {loss}")
     yield image
+
+
+def _silent_loss(image: Image.Image) -> str | None:
+    """What Pillow would not keep of a file and not tell; seen before the file is loaded."""
+    # The further pictures of an MPO file, a camera's JPEG, are previews and the like.
+    if getattr(image, "is_animated", False) and image.format != "MPO":
+        return "holds several frames or pages; save the one you mean as an image of its own"
+    depth = _excess_depth(image)
+    if depth is not None:
+        return f"has samples {depth}; 8-bit images are handled, convert it first"
+    if isinstance(image, PngImageFile) and image.tile[0][3] in ("L;2", "L;4") and "transparency" in image.info:
+        return "has a transparent shade of grey in fewer than 8 bits; convert it to 8 bits first"
+    return None
+
+
+def _excess_depth(image: Image.Image) -> str | None:
+    """The depth that a file itself gives for its samples, unless 8 bits hold them as they are."""
+    if isinstance(image, TiffImageFile):
+        bits = max(image.tag_v2.get(BITSPERSAMPLE, (1,)))
+        return f"of {bits} bits" if bits > 8 else None
+    if isinstance(image, PngImageFile):
+        return "of 16 bits" if ";16" in str(image.tile[0][3]) else None
+    if isinstance(image, PpmImageFile):
+        return _excess_ppm_depth(image)
+    return None
+
+
+def _excess_ppm_depth(image: PpmImageFile) -> str | None:
+    if image.mode == "F":
+        return "of floating point"
+    arguments = image.tile[0][3]
+    raw_largest = 65535 if image.mode == "I" else 255
+    largest = arguments[1] if isinstance(arguments, tuple) else raw_largest
+    return f"up to {largest}" if largest != 255 else None
 
 
 def read_image(path: Path, channels: Literal[1, 3], *, with_alpha: bool = False) -> Pixels:
@@ -189,7 +251,7 @@ def read_image(path: Path, channels: Literal[1, 3], *, with_alpha: bool = False)
     Transparent images are refused, or with `with_alpha` their transparency is left out.
     """
     with opened_image(path) as image:
-        plain = _without_palette(image)
+        plain = _unpacked(image)
     if with_alpha and plain.mode in ("RGBA", "LA"):
         plain = plain.convert(plain.mode[:-1])
     plain = _without_alpha(plain, path)
@@ -201,12 +263,20 @@ def read_image(path: Path, channels: Literal[1, 3], *, with_alpha: bool = False)
     return pixels.reshape(*pixels.shape[:2], channels)
 
 
-def _without_palette(image: Image.Image) -> Image.Image:
-    if image.mode == "1":
-        return image.convert("L")
+def _unpacked(image: Image.Image) -> Image.Image:
+    """A palette, single bits and a transparent colour written out; grey where every colour is."""
+    alpha = "A" if "transparency" in image.info else ""
     if image.mode == "P":
-        return image.convert("RGBA" if "transparency" in image.info else "RGB")
-    return image
+        colours = image.convert("RGB" + alpha)
+        return colours.convert("L" + alpha) if _is_grey(colours) else colours
+    if image.mode in ("1", "L"):
+        return image.convert("L" + alpha)
+    return image.convert("RGBA") if image.mode == "RGB" and alpha else image
+
+
+def _is_grey(image: Image.Image) -> bool:
+    pixels = np.asarray(image)
+    return bool((pixels[:, :, 1:3] == pixels[:, :, :1]).all())
 
 
 def _without_alpha(image: Image.Image, path: Path) -> Image.Image:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ardm.data.audio import AudioCorpus, Samples, read_audio
+from ardm.data.folders import is_hidden
 from ardm.errors import DataError
 
 URL = "http://download.tensorflow.org/data/speech_commands_v0.02.tar.gz"
@@ -23,7 +24,8 @@ def load_sc09(root: Path) -> AudioCorpus:
     """
     folder = find_folder(root)
     held = {name: _listed_digits(folder / name) for name in (VALID_LIST, TEST_LIST)}
-    everything = {f"{word}/{file.name}" for word in DIGITS for file in (folder / word).glob("*.wav")}
+    files = [file for word in DIGITS for file in (folder / word).glob("*.wav") if not is_hidden(Path(file.name))]
+    everything = {f"{file.parent.name}/{file.name}" for file in files}
     for name, listed in held.items():
         if missing := sorted(listed - everything):
             raise DataError(f"{folder / missing[0]} is missing, but {name} lists it; unpack {URL} again")

@@ -12,8 +12,10 @@ from jaxtyping import Int, Integer
 from torch import Tensor
 
 from ardm.data.alphabet import BYTES, Alphabet, alphabet_of, check_utf8
-from ardm.data.corpus import Shape, Split, compact_tensor, on_device_if_it_fits
+from ardm.data.corpus import Split, compact_tensor, on_device_if_it_fits
+from ardm.data.folders import files_below
 from ardm.errors import DataError
+from ardm.orders import Shape
 
 TextKind = Literal["text8", "characters", "bytes"]
 
@@ -138,7 +140,7 @@ def load_own_text(path: Path, kind: TextKind, alphabet: Alphabet | None = None) 
     if alphabet is None:
         alphabet = BYTES if kind == "bytes" else alphabet_of(content, str(path))
     classes = alphabet.encode(content, str(path))
-    return TextCorpus(title=path.name, alphabet=alphabet, classes=classes, num_held_out=len(classes) // 20)
+    return TextCorpus(title=path.absolute().name, alphabet=alphabet, classes=classes, num_held_out=len(classes) // 20)
 
 
 def load_text(path: Path, kind: TextKind, alphabet: Alphabet | None = None) -> TextCorpus:
@@ -146,16 +148,12 @@ def load_text(path: Path, kind: TextKind, alphabet: Alphabet | None = None) -> T
     return load_text8(path) if kind == "text8" else load_own_text(path, kind, alphabet)
 
 
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") or part == "__pycache__" for part in path.parts)
-
-
 def read_text_files(path: Path) -> dict[Path, bytes]:
     """The content of a file, or of every file below a folder (hidden ones aside) in the order of their paths."""
     if path.is_file():
         files = [path]
     elif path.is_dir():
-        files = sorted(f for f in path.rglob("*") if f.is_file() and not _is_hidden(f.relative_to(path)))
+        files = sorted(files_below(path))
     else:
         raise DataError(f"there is no file or folder {path}")
     contents = {file: file.read_bytes() for file in files}

@@ -1,7 +1,15 @@
 """Text, images and sound beyond their items: files to score, gaps to fill, samples to show. One medium a file."""
 
+from pathlib import Path
+
 from ardm.checkpoint import TrainedModel
-from ardm.config import AudioData, TextData
+from ardm.config import AudioData, DataConfig, TextData
+from ardm.data.audio import load_audio_folder
+from ardm.data.cifar10 import load_cifar10
+from ardm.data.corpus import Corpus
+from ardm.data.images import load_image_folder
+from ardm.data.sc09 import load_sc09
+from ardm.data.text import load_text
 from ardm.media.audio import AudioMedium
 from ardm.media.images import ImageMedium
 from ardm.media.medium import Medium
@@ -13,3 +21,14 @@ def medium_of(trained: TrainedModel) -> Medium:
     if isinstance(trained.config.data, TextData):
         return TextMedium(trained)
     return AudioMedium(trained) if isinstance(trained.config.data, AudioData) else ImageMedium(trained)
+
+
+def load_corpus(data: DataConfig, path: Path) -> Corpus:
+    """The data set to train on that a configuration names."""
+    if isinstance(data, TextData):
+        return load_text(path, data.kind)
+    if isinstance(data, AudioData):
+        return load_sc09(path) if data.kind == "sc09" else load_audio_folder(path)
+    if data.kind == "cifar10":
+        return load_cifar10(path, data.augmentation, holds_out=data.holds_out)
+    return load_image_folder(path, data.channels, data.augmentation)

@@ -10,12 +10,13 @@ from jaxtyping import Bool, Int, Int16
 from ardm.checkpoint import TrainedModel
 from ardm.config import MAX_VARIABLES, AudioData
 from ardm.data.audio import ZERO_CLASS, load_audio, read_audio, write_wav
-from ardm.data.corpus import Corpus, Shape
+from ardm.data.corpus import Corpus
 from ardm.data.sc09 import has_sc09, load_sc09
 from ardm.errors import UsageError
 from ardm.files import check_writable
 from ardm.media.medium import GappedItem, Samples
 from ardm.media.pictures import grid, spectrogram, write_png
+from ardm.orders import Shape
 from ardm.output import to_json, write_output
 
 BUDGETS_A_STAGE = (1000, 500, 100, 50)
@@ -36,9 +37,10 @@ class AudioMedium:
 
     def corpus(self, path: Path) -> Corpus:
         """SC09 where it is, or a sound file or a folder of them."""
-        if self.data.kind == "sc09" and has_sc09(path):
-            return load_sc09(path)
-        return load_audio(path)
+        is_sc09 = self.data.kind == "sc09" and has_sc09(path)
+        corpus = load_sc09(path) if is_sc09 else load_audio(path)
+        self._check_rate(corpus.sample_rate, path)
+        return corpus
 
     def shape(self, size: str | None) -> Shape:
         """A duration in seconds, or the model's own."""
@@ -52,8 +54,7 @@ class AudioMedium:
         """A sound file with the ranges of time to fill, in seconds."""
         path = Path(source)
         clip = read_audio(path)
-        if clip.rate != self.rate:
-            raise UsageError(f"{path} has {clip.rate} samples a second, and this model is for {self.rate}; resample it")
+        self._check_rate(clip.rate, path)
         shape = self._checked(len(clip.samples), str(path))
         if mask is None:
             raise UsageError("say what to fill with --mask START:STOP in seconds, such as --mask 0.25:0.5")
@@ -61,13 +62,15 @@ class AudioMedium:
         values = np.where(known, clip.samples.astype(np.int64) + ZERO_CLASS, 0)
         return GappedItem(values=values, known=known, shape=shape, length=len(values))
 
-    def check_output(self, path: Path | None, *, as_json: bool) -> None:
+    def check_output(self, path: Path | None, count: int, *, as_json: bool) -> None:
         """Sound goes to WAV files or, as a picture, to a PNG file."""
         if not as_json:
             if path is None:
                 raise UsageError("sound goes to a file: give one with -o, such as -o sample.wav, or .png for a picture")
             if path.suffix.lower() not in {".wav", ".png"}:
                 raise UsageError(f"give a name that ends in .wav for sound or .png for its picture, got {path.name}")
+            if path.suffix.lower() == ".wav":
+                check_numbered(path, count)
         check_writable(path)
 
     def write(self, samples: Samples, path: Path | None, *, as_json: bool) -> None:
@@ -92,6 +95,10 @@ class AudioMedium:
         known = classes < 2 * ZERO_CLASS
         return np.where(known, classes - ZERO_CLASS, 0).astype(np.int16)
 
+    def _check_rate(self, rate: int, path: Path) -> None:
+        if rate != self.rate:
+            raise UsageError(f"{path} has {rate} samples a second, and this model is for {self.rate}; resample it")
+
     def _checked(self, num_samples: int, name: str) -> Shape:
         if num_samples > MAX_VARIABLES:
             raise UsageError(f"{name} has more than {MAX_VARIABLES} samples, too many for one item; cut it")
@@ -106,10 +113,19 @@ def time_ranges(mask: str, num_samples: int, rate: int) -> Bool[np.ndarray, "T"]
     gaps = np.zeros(num_samples, bool)
     for part in mask.split(","):
         start, stop = (round(float(seconds) * rate) for seconds in part.split(":"))
-        if not start < stop <= num_samples:
+        if not start <= stop <= num_samples:
             raise UsageError(f"--mask {part} does not lie within the clip's {num_samples / rate:g} seconds")
+        if start == stop:
+            raise UsageError(f"--mask {part} holds no sample; they are {1 / rate:g} seconds apart, widen it")
         gaps[start:stop] = True
     return gaps
+
+
+def check_numbered(path: Path, count: int) -> None:
+    """A usage error for several files of which one is there already: nobody has named it."""
+    taken = [file for file in numbered(path, count) if count > 1 and file.exists()]
+    if taken:
+        raise UsageError(f"{taken[0]} is there already; remove it or choose another name than {path.name}")
 
 
 def numbered(path: Path, count: int) -> Sequence[Path]:

@@ -10,12 +10,13 @@ from jaxtyping import Bool, Int, UInt8
 from ardm.checkpoint import TrainedModel
 from ardm.config import MAX_VARIABLES, ImageData
 from ardm.data.cifar10 import has_cifar10, load_cifar10
-from ardm.data.corpus import Corpus, Shape
+from ardm.data.corpus import Corpus
 from ardm.data.images import load_images, opened_image, parse_size, read_image
 from ardm.errors import DataError, UsageError
 from ardm.files import check_writable
 from ardm.media.medium import GappedItem, Samples
 from ardm.media.pictures import grid, write_png
+from ardm.orders import Shape
 from ardm.output import to_json, write_output
 
 HIDDEN_GREY = 128
@@ -60,7 +61,7 @@ class ImageMedium:
         values = np.where(known, pixels.ravel(), 0).astype(np.int64)
         return GappedItem(values=values, known=known, shape=shape, length=len(values))
 
-    def check_output(self, path: Path | None, *, as_json: bool) -> None:
+    def check_output(self, path: Path | None, count: int, *, as_json: bool) -> None:
         """Images go to a PNG file, or to JSON as lists of rows of pixels."""
         if as_json:
             check_writable(path)
@@ -111,7 +112,7 @@ def read_gaps(path: Path, mask: str | None, height: int, width: int) -> Bool[np.
 
 
 def read_mask(path: Path, height: int, width: int) -> Bool[np.ndarray, "H W"]:
-    """The bright pixels of a mask image."""
+    """The bright pixels of a mask image, which has at most 8 bits a sample."""
     if not path.is_file():
         raise UsageError(f"--mask must be a rectangle LEFT,TOP,RIGHT,BOTTOM or an image file, and {path} is neither")
     with opened_image(path) as image:

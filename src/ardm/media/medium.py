@@ -8,7 +8,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Int
 
-from ardm.data.corpus import Corpus, Shape
+from ardm.data.corpus import Corpus
+from ardm.orders import Shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +59,8 @@ class Medium(Protocol):
     def gapped_item(self, source: str, mask: str | None) -> GappedItem:
         """A user's item and what to fill of it."""
 
-    def check_output(self, path: Path | None, *, as_json: bool) -> None:
-        """A usage error, before any work is done, where samples cannot be written."""
+    def check_output(self, path: Path | None, count: int, *, as_json: bool) -> None:
+        """A usage error, before any work is done, where so many samples cannot be written."""
 
     def write(self, samples: Samples, path: Path | None, *, as_json: bool) -> None:
         """Show samples or write them to a file."""

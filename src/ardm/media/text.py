@@ -6,12 +6,13 @@ from pathlib import Path
 
 from ardm.checkpoint import TrainedModel
 from ardm.config import TextData
-from ardm.data.corpus import Corpus, Shape
+from ardm.data.corpus import Corpus
 from ardm.data.text import load_own_text, load_text8
 from ardm.errors import UsageError
 from ardm.files import check_writable, write_file
 from ardm.media.gaps import parse_gaps
 from ardm.media.medium import GappedItem, Samples
+from ardm.orders import Shape
 from ardm.output import to_json, write_output
 
 
@@ -45,7 +46,7 @@ class TextMedium:
         """A text file, standard input or the text itself, with gaps marked by a character or given as ranges."""
         return parse_gaps(read_input(source), "_" if mask is None else mask, self.alphabet, self.data.num_variables)
 
-    def check_output(self, path: Path | None, *, as_json: bool) -> None:
+    def check_output(self, path: Path | None, count: int, *, as_json: bool) -> None:
         """Text may go to the screen or to any file."""
         check_writable(path)
 

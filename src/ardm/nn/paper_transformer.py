@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ardm.nn.transformer import embed
+from ardm.nn.layers import embed, sinusoids
 
 NORM_EPSILON = 1e-6
 
@@ -60,7 +60,7 @@ class PaperTransformer(nn.Module):
     ) -> Float[Tensor, "B D O"]:
         """Outputs for every variable."""
         x = embed(self.embedding, inputs)
-        x = x + sinusoidal_positions(x.shape[1], x.shape[2], x.device)
+        x = x + sinusoids(torch.arange(x.shape[1], device=x.device).float(), x.shape[2])
         for block in self.blocks:
             x = block(x)
         outputs: Tensor = self.head(self.norm(x))
@@ -90,11 +90,3 @@ class PaperBlock(nn.Module):
         mixed = F.scaled_dot_product_attention(*heads)
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return output
-
-
-def sinusoidal_positions(length: int, width: int, device: torch.device) -> Float[Tensor, "D C"]:
-    """sin and cos of position / 10000^(i / (half - 1)), half of the channels each, i = 0..half-1."""
-    half = width // 2
-    frequencies = 10_000.0 ** (-torch.arange(half, device=device) / max(half - 1, 1))
-    angles = torch.arange(length, device=device)[:, None] * frequencies
-    return torch.cat((angles.sin(), angles.cos()), dim=1)

@@ -19,10 +19,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ardm.nn.transformer import embed
+from ardm.nn.layers import StepEmbedding, embed, initialise, linear
 
 NORM_EPSILON = 1e-6
-STEP_SCALE = 1000.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +114,7 @@ class ImageInput(nn.Module):
         num_planes = 2 * num_channels + (num_stages if num_stages > 1 else 0)
         self.convolution = convolution(num_planes, 3 * quarter, 3)
         self.embedding = nn.Parameter(torch.randn(num_values, quarter) * quarter**-0.5)
-        self.projection = dense(num_channels * quarter, quarter)
+        self.projection = linear(num_channels * quarter, quarter, bias=True)
 
     def forward(
         self, inputs: Int[Tensor, "B H W C"], mask: Bool[Tensor, "B H W C"], stage: Int[Tensor, "B"]
@@ -137,21 +136,6 @@ class ImageInput(nn.Module):
         return torch.cat((values, mask, stages), dim=-1)
 
 
-class StepEmbedding(nn.Module):
-    """The step s*D + t of S*D as a vector of 4F: sines and cosines, then two dense layers, a swish after each."""
-
-    def __init__(self, width: int, *, num_stages: int) -> None:
-        super().__init__()
-        self.num_stages = num_stages
-        self.first, self.second = dense(width, 4 * width), dense(4 * width, 4 * width)
-
-    def forward(self, stage: Int[Tensor, "B"], t: Int[Tensor, "B"], num_variables: int) -> Float[Tensor, "B E"]:
-        """The embedding of each item's step among the D variables of its image."""
-        step = (stage * num_variables + t) * (STEP_SCALE / (self.num_stages * num_variables))
-        code = sinusoids(step, self.first.in_features).to(self.first.weight.dtype)
-        return F.silu(self.second(F.silu(self.first(code))))
-
-
 class ResBlock(nn.Module):
     """shortcut(x) + conv(swish(norm(conv(swish(norm x)) + dense step))), the shortcut 1x1 where widths differ."""
 
@@ -159,7 +143,7 @@ class ResBlock(nn.Module):
         super().__init__()
         self.first_norm, self.second_norm = group_norm(num_inputs, num_groups), group_norm(width, num_groups)
         self.first, self.second = convolution(num_inputs, width, 3), convolution(width, width, 3, zero=True)
-        self.step = dense(4 * width, width, bias=False, zero=True)
+        self.step = linear(4 * width, width, zero=True)
         self.shortcut = convolution(num_inputs, width, 1) if num_inputs != width else nn.Identity()
 
     def forward(self, x: Float[Tensor, "B I H W"], step: Float[Tensor, "B E"]) -> Float[Tensor, "B F H W"]:
@@ -176,8 +160,8 @@ class PixelAttention(nn.Module):
     def __init__(self, width: int, num_groups: int) -> None:
         super().__init__()
         self.norm = group_norm(width, num_groups)
-        self.query_key_value = dense(width, 3 * width)
-        self.output = dense(width, width, zero=True)
+        self.query_key_value = linear(width, 3 * width, bias=True)
+        self.output = linear(width, width, bias=True, zero=True)
 
     def forward(self, x: Float[Tensor, "B F H W"]) -> Float[Tensor, "B F H W"]:
         """The attention's output, after the residual sum."""
@@ -188,14 +172,6 @@ class PixelAttention(nn.Module):
         return x + output.mT.unflatten(2, x.shape[2:])
 
 
-def sinusoids(positions: Float[Tensor, "B"], width: int) -> Float[Tensor, "B F"]:
-    """sin and cos of position / 10000^(i / (half - 1)), half of the features each, i = 0..half-1."""
-    half = width // 2
-    frequencies = 10_000.0 ** (-torch.arange(half, device=positions.device) / max(half - 1, 1))
-    angles = positions[:, None] * frequencies
-    return torch.cat((angles.sin(), angles.cos()), dim=1)
-
-
 def group_norm(width: int, num_groups: int) -> nn.GroupNorm:
     """A group norm with the epsilon of VDM's code."""
     return nn.GroupNorm(num_groups, width, eps=NORM_EPSILON)
@@ -204,18 +180,5 @@ def group_norm(width: int, num_groups: int) -> nn.GroupNorm:
 def convolution(num_inputs: int, num_outputs: int, size: int, *, zero: bool = False) -> nn.Conv2d:
     """A size x size convolution that keeps the resolution, initialised to unit gain or to zero."""
     layer = nn.Conv2d(num_inputs, num_outputs, size, padding=size // 2)
-    _initialise(layer, zero)
+    initialise(layer, zero=zero)
     return layer
-
-
-def dense(num_inputs: int, num_outputs: int, *, bias: bool = True, zero: bool = False) -> nn.Linear:
-    """A linear map, initialised to unit gain or to zero."""
-    layer = nn.Linear(num_inputs, num_outputs, bias=bias)
-    _initialise(layer, zero)
-    return layer
-
-
-def _initialise(layer: nn.Conv2d | nn.Linear, zero: bool) -> None:
-    nn.init.normal_(layer.weight, std=0.0 if zero else layer.weight[0].numel() ** -0.5)
-    if layer.bias is not None:
-        nn.init.zeros_(layer.bias)

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ardm.nn.paper_unet import StepEmbedding, dense
+from ardm.nn.layers import StepEmbedding, full_precision, linear
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +57,8 @@ class PaperWaveNet(nn.Module):
         self.input = AudioInput(config.width, num_values=num_values, num_stages=num_stages)
         self.step = StepEmbedding(config.width, num_stages=num_stages)
         self.blocks = nn.ModuleList(GatedBlock(config.width, dilation) for dilation in config.dilations)
-        self.last = he_dense(config.width, config.width)
-        self.head = dense(config.width, num_outputs, zero=True)
+        self.last = he_linear(config.width, config.width)
+        self.head = linear(config.width, num_outputs, bias=True, zero=True)
 
     def forward(
         self,
@@ -74,8 +74,7 @@ class PaperWaveNet(nn.Module):
         for block in self.blocks:
             x, skip = block(x, step)
             total = total + skip
-        outputs: Tensor = self.head(F.relu(self.last(total / math.sqrt(len(self.blocks)))))
-        return outputs
+        return full_precision(self.head, F.relu(self.last(total / math.sqrt(len(self.blocks)))))
 
 
 class AudioInput(nn.Module):
@@ -97,14 +96,15 @@ class AudioInput(nn.Module):
         # torch.use_deterministic_algorithms is set. Hence this stands outside the blocks, which alone are compiled.
         self.embedding = nn.Embedding(num_values, quarter)
         nn.init.normal_(self.embedding.weight, std=quarter**-0.5)
-        self.projection = dense(quarter, quarter)
+        self.projection = linear(quarter, quarter, bias=True)
 
     def forward(
         self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], stage: Int[Tensor, "B"]
     ) -> Float[Tensor, "B D F"]:
         """The features."""
         planes = self._planes(inputs, mask, stage)
-        return torch.cat((self.convolution(planes), self.projection(self.embedding(inputs))), dim=-1)
+        features = full_precision(self.convolution, planes)
+        return torch.cat((features, self.projection(self.embedding(inputs)).to(features.dtype)), dim=-1)
 
     def _planes(
         self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], stage: Int[Tensor, "B"]
@@ -122,9 +122,9 @@ class GatedBlock(nn.Module):
 
     def __init__(self, width: int, dilation: int) -> None:
         super().__init__()
-        self.step = dense(4 * width, width)
+        self.step = linear(4 * width, width, bias=True)
         self.convolution = Convolution(width, 2 * width, dilation=dilation, gain=2.0)
-        self.output = he_dense(width, 2 * width)
+        self.output = he_linear(width, 2 * width)
 
     def forward(
         self, x: Float[Tensor, "B D F"], step: Float[Tensor, "B E"]
@@ -152,8 +152,8 @@ class Convolution(nn.Conv2d):
         return super().forward(x.mT[:, :, None])[:, :, 0].mT
 
 
-def he_dense(num_inputs: int, num_outputs: int) -> nn.Linear:
+def he_linear(num_inputs: int, num_outputs: int) -> nn.Linear:
     """A linear map that keeps the scale through a relu."""
-    layer = dense(num_inputs, num_outputs)
+    layer = linear(num_inputs, num_outputs, bias=True)
     nn.init.kaiming_normal_(layer.weight)
     return layer

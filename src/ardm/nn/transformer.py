@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from ardm.nn.layers import embed, linear, rms_norm
+
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
@@ -101,27 +103,6 @@ class Attention(nn.Module):
         mixed = F.scaled_dot_product_attention(query, key, value)
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return output
-
-
-def linear(num_inputs: int, num_outputs: int, *, zero: bool = False) -> nn.Linear:
-    """A linear map without bias, initialised to unit gain over its inputs, or to zero."""
-    layer = nn.Linear(num_inputs, num_outputs, bias=False)
-    if zero:
-        nn.init.zeros_(layer.weight)
-    else:
-        nn.init.normal_(layer.weight, std=num_inputs**-0.5)
-    return layer
-
-
-def embed(table: Float[Tensor, "V C"], index: Int[Tensor, "B D"]) -> Float[Tensor, "B D C"]:
-    """Rows of the table, as a product with one-hot rows: its gradient is a product too, hence deterministic."""
-    one_hot = index[..., None] == torch.arange(len(table), device=index.device)
-    return one_hot.to(table.dtype) @ table
-
-
-def rms_norm(x: Tensor) -> Tensor:
-    """x over its root mean square along the last axis; no gain, which the next layer can absorb."""
-    return F.rms_norm(x, (x.shape[-1],)).to(x.dtype)  # autocast would go on in float32
 
 
 def rotary_angles(length: int, head_width: int, like: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ardm.nn.transformer import linear, rms_norm
+from ardm.nn.layers import full_precision, linear, rms_norm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,14 +103,9 @@ class UNet(nn.Module):
             x = skips.pop() + depth_to_space(self.up_blocks[level](rms_norm(x)), self.fold)
             for _ in range(self.depths[level]):
                 x = next(blocks)(x)
-        return self.head_outputs(rms_norm(x[:, :height, :width])).unflatten(-1, (num_channels, -1))
-
-    def head_outputs(self, x: Float[Tensor, "B H W width"]) -> Float[Tensor, "B H W outputs"]:
-        """The head's outputs; for sound in full precision, since 8 bits do not name one of 2^16 values."""
-        if self.takes_images:
-            return self.head(x)
-        with torch.autocast(x.device.type, enabled=False):
-            return self.head(x.to(self.head.weight.dtype))
+        last = rms_norm(x[:, :height, :width])
+        outputs = self.head(last) if self.takes_images else full_precision(self.head, last)
+        return outputs.unflatten(-1, (num_channels, -1))
 
 
 class Block(nn.Module):
@@ -133,43 +128,43 @@ class Block(nn.Module):
 class SubPixelEmbedding(nn.Module):
     """A linear map of what is known about the sub-pixels of a pixel: smooth features of each value, mask, stage.
 
-    The features of a value v are cosines of v down to wavelengths of eight values; a value beyond the classes (the
-    mask's) has none. As a function of v this is a table, in which close values begin with close rows.
+    The features of a value are cosines of it, so that the map is a table of values in which close ones begin with
+    close rows. Hidden values of a one-stage model have none.
     """
 
     features: Float[Tensor, "V J"]
 
     def __init__(self, width: int, num_values: int, num_stages: int, num_channels: int) -> None:
         super().__init__()
-        self.num_states = 2 * num_stages
+        self.num_stages = num_stages
         self.register_buffer("features", cosine_features(num_values), persistent=False)
-        num_features = self.features.shape[1] + self.num_states
+        num_features = self.features.shape[1] + 2 * num_stages
         self.weight = nn.Parameter(torch.randn(width, num_channels * num_features) * (num_channels * 4) ** -0.5)
 
     def forward(
         self, inputs: Int[Tensor, "B H W C"], mask: Bool[Tensor, "B H W C"], stage: Int[Tensor, "B"]
     ) -> Float[Tensor, "B H W width"]:
         """The channels of every pixel."""
+        features = self.features[inputs]
+        if self.num_stages == 1:
+            features = features * mask[..., None]
         state = 2 * stage[:, None, None, None] + mask
-        one_hot = state[..., None] == torch.arange(self.num_states, device=state.device)
-        known = torch.cat((self.features[inputs], one_hot.to(self.features.dtype)), dim=-1)
+        one_hot = state[..., None] == torch.arange(2 * self.num_stages, device=state.device)
+        known = torch.cat((features, one_hot.to(features.dtype)), dim=-1)
         return F.linear(known.flatten(-2), self.weight)
 
 
 def cosine_features(num_values: int) -> Float[Tensor, "V J"]:
-    """cos(pi j (v + 1/2) / K) for each value v < K, the largest power of two in V, weighted down as j rises.
+    """cos(pi j (v + 1/2) / V) of each value v, weighted down as the frequency j rises to a wavelength of 8 values.
 
-    j = 1..64 for up to 256 classes; beyond, the sines too and j in steps of half an octave, up to K / 4.
+    j = 1..64 for up to 257 values; beyond, the sines too and j in steps of half an octave.
     """
-    num_classes = 2 ** (num_values.bit_length() - 1) if num_values > 256 else num_values
-    angle = math.pi * (torch.arange(num_classes)[:, None] + 0.5) / max(num_classes, 256)
-    if num_classes <= 256:
+    angle = math.pi * (torch.arange(num_values)[:, None] + 0.5) / num_values
+    if num_values <= 257:
         j = torch.arange(1, 65)
-        features = torch.cos(angle * j) / j.sqrt()
-    else:
-        j = 2 ** torch.arange(0, math.log2(num_classes / 4) + 0.5, 0.5)
-        features = torch.cat((torch.cos(angle * j), torch.sin(angle * j)), dim=1) / j.sqrt().sqrt().repeat(2)
-    return F.pad(features, (0, 0, 0, num_values - num_classes))
+        return torch.cos(angle * j) / j.sqrt()
+    j = 2 ** torch.arange(0, math.log2(num_values / 4) + 0.5, 0.5)
+    return torch.cat((torch.cos(angle * j), torch.sin(angle * j)), dim=1) / j.sqrt().sqrt().repeat(2)
 
 
 def space_to_depth(x: Float[Tensor, "B H W C"], fold: tuple[int, int]) -> Float[Tensor, "B H1 W1 C1"]:

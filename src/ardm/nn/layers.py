@@ -1,0 +1,67 @@
+"""Layers that several networks share."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+STEP_SCALE = 1000.0
+
+
+def linear(num_inputs: int, num_outputs: int, *, bias: bool = False, zero: bool = False) -> nn.Linear:
+    """A linear map, initialised to unit gain over its inputs or to zero; the bias begins at zero."""
+    layer = nn.Linear(num_inputs, num_outputs, bias=bias)
+    initialise(layer, zero=zero)
+    return layer
+
+
+def initialise(layer: nn.Conv2d | nn.Linear, *, zero: bool = False) -> None:
+    """Draw the weights for unit gain, or set them to zero."""
+    if zero:
+        nn.init.zeros_(layer.weight)
+    else:
+        nn.init.normal_(layer.weight, std=layer.weight[0].numel() ** -0.5)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+
+
+def full_precision(layer: nn.Module, x: Tensor) -> Tensor:
+    """The layer's output in float32, even where autocast would take bfloat16: 8 bits do not name one of 2^16 values."""
+    with torch.autocast(x.device.type, enabled=False):
+        output: Tensor = layer(x.float() if x.dtype == torch.bfloat16 else x)
+        return output
+
+
+def embed(table: Float[Tensor, "V C"], index: Int[Tensor, "B D"]) -> Float[Tensor, "B D C"]:
+    """Rows of the table, as a product with one-hot rows: its gradient is a product too, hence deterministic."""
+    one_hot = index[..., None] == torch.arange(len(table), device=index.device)
+    return one_hot.to(table.dtype) @ table
+
+
+def rms_norm(x: Tensor) -> Tensor:
+    """x over its root mean square along the last axis; no gain, which the next layer can absorb."""
+    return F.rms_norm(x, (x.shape[-1],)).to(x.dtype)  # autocast would go on in float32
+
+
+class StepEmbedding(nn.Module):
+    """The step s*D + t of S*D as a vector of 4F: sines and cosines, then two dense layers, a swish after each."""
+
+    def __init__(self, width: int, *, num_stages: int) -> None:
+        super().__init__()
+        self.num_stages = num_stages
+        self.first = linear(width, 4 * width, bias=True)
+        self.second = linear(4 * width, 4 * width, bias=True)
+
+    def forward(self, stage: Int[Tensor, "B"], t: Int[Tensor, "B"], num_variables: int) -> Float[Tensor, "B E"]:
+        """The embedding of each item's step among the D variables of its image."""
+        step = (stage * num_variables + t) * (STEP_SCALE / (self.num_stages * num_variables))
+        code = sinusoids(step, self.first.in_features).to(self.first.weight.dtype)
+        return F.silu(self.second(F.silu(self.first(code))))
+
+
+def sinusoids(positions: Float[Tensor, "B"], width: int) -> Float[Tensor, "B F"]:
+    """sin and cos of position / 10000^(i / (half - 1)), half of the features each, i = 0..half-1."""
+    half = width // 2
+    frequencies = 10_000.0 ** (-torch.arange(half, device=positions.device) / max(half - 1, 1))
+    angles = positions[:, None] * frequencies
+    return torch.cat((angles.sin(), angles.cos()), dim=1)
