@@ -68,7 +68,7 @@ class UNet(nn.Module):
             Block(widths[i], kernel, config.mlp_ratio) for i in sequence for _ in range(depths[i])
         )
         self.down_blocks = nn.ModuleList(linear(4 * a, b) for a, b in itertools.pairwise(widths))
-        self.up_blocks = nn.ModuleList(linear(b, 4 * a) for a, b in itertools.pairwise(widths))
+        self.up_blocks = nn.ModuleList(linear(b, 4 * a, zero=True) for a, b in itertools.pairwise(widths))
         self.head = nn.Linear(widths[0], num_channels * num_outputs)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
@@ -115,7 +115,9 @@ class Block(nn.Module):
         super().__init__()
         padding = (kernel[0] // 2, kernel[1] // 2)
         self.depthwise = nn.Conv2d(width, width, kernel, padding=padding, groups=width, bias=False)
-        nn.init.normal_(self.depthwise.weight, std=math.prod(kernel) ** -0.5)
+        nn.init.normal_(self.depthwise.weight, std=0.5 * math.prod(kernel) ** -0.5)
+        with torch.no_grad():
+            self.depthwise.weight[:, 0, kernel[0] // 2, kernel[1] // 2] += 0.8  # at first mostly the pixel itself
         self.expand = linear(width, mlp_ratio * width)
         self.contract = linear(mlp_ratio * width, width, zero=True)
 
