@@ -124,7 +124,7 @@ class Block(nn.Module):
     def forward(self, x: Float[Tensor, "B H W C"]) -> Float[Tensor, "B H W C"]:
         """The block's output."""
         mixed = self.depthwise(rms_norm(x).permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
-        return x + self.contract(F.relu(self.expand(mixed)).square())
+        return x + self.contract(F.relu(self.expand(mixed)))
 
 
 class SubPixelEmbedding(nn.Module):
