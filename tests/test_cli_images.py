@@ -159,6 +159,11 @@ def test_training_resumes(run, capsys):
         (["train", "text", "--data", "data", "--out", "new", "--size", "8x8"], "--size cannot be used with"),
         (["train", "images", "--data", "data", "--out", "new", "--widths", "8"], "must list the same resolutions"),
         (["train", "cifar10", "--data", "data", "--out", "new", "--channels", "1"], "CIFAR-10 is in colour"),
+        (
+            ["train", "images", "--data", "data", "--out", "new", "--train-on-all"],
+            "only CIFAR-10 can be trained on whole",
+        ),
+        (["infill", "run", "image.png", "-o", "black.png", "--mask", "black.png"], "is the input or the mask itself"),
     ],
 )
 def test_bad_usage(run, capsys, tmp_path, monkeypatch, arguments, message):

@@ -370,3 +370,11 @@ def test_conditionals_that_cannot_be_had(name, target, given, text):
 def test_conditional_schedules_must_run_over_the_target(schedule):
     with pytest.raises(ValueError, match="schedule must run from step 1 to 2"):
         conditional_bits(CASES["oa-2"]().model, torch.tensor([[0, 0, 0]]), A, B, torch.arange(3), schedule=schedule)
+
+
+def test_few_items_and_many_passes_still_differ_from_each_other(generator):
+    """What is left of an item after its steps' mean is removed must not be removed with it."""
+    case = CASES["oa-2"]()
+    x = torch.tensor(case.items()[:3])
+    widths = [bound(case.model, x, generator, num_passes=4).half_width for _ in range(50)]
+    assert min(widths) > 1e-3

@@ -94,6 +94,18 @@ def test_a_run_from_before_a_field_was_added_goes_on(tmp_path):
     assert train(config, corpus, folder, resume=True).step == config.train.steps
 
 
+def test_a_run_stopped_while_it_measures_is_saved_and_goes_on(tmp_path):
+    corpus, folder = tiny_corpus(tmp_path), tmp_path / "run"
+    trainer = Trainer(tiny_config(), corpus, CPU)
+    measuring: list[int] = []
+    run_training(trainer, folder, stop=lambda: bool(measuring), on_profile=measuring.append)
+    assert (trainer.step, trainer.finished, measuring) == (12, False, [64])
+    assert load_model(folder).step == 12
+    assert train(tiny_config(), corpus, folder, resume=True).finished
+    train(tiny_config(), corpus, tmp_path / "whole")
+    assert_same_state(tmp_path / "whole", folder)
+
+
 def test_another_seed_gives_another_run(tmp_path):
     corpus = tiny_corpus(tmp_path)
     a = train(tiny_config(), corpus, tmp_path / "a")

@@ -83,6 +83,8 @@ class ImageData:
             raise ValueError(f"images have 1 channel (grey) or 3 (colour), got {self.channels}")
         if self.kind == "cifar10" and self.channels != 3:
             raise ValueError("CIFAR-10 is in colour: it has 3 channels")
+        if self.kind != "cifar10" and not self.holds_out:
+            raise ValueError("only CIFAR-10 can be trained on whole (--train-on-all)")
 
     @property
     def shape(self) -> Shape:

@@ -104,20 +104,22 @@ def _pass(model: ARDM, x: Int[Tensor, "N D"], generator: torch.Generator, batch_
 def _stratified_half_width(bits: Float[Tensor, "P N"], steps: Int[Tensor, "P N"]) -> float:
     """Half the 95% interval of the mean, from what is left of each item after its steps' mean is removed.
 
-    Values are sorted by step and cut into about sqrt(P N) runs; the mean of a run is the expected loss there.
+    Values are sorted by step and cut into runs, about sqrt(P N) but each with several items; the mean of a run is the
+    expected loss there.
     """
     total = bits.numel()
     if bits.shape[1] < 2:
         return math.inf
-    num_runs = max(1, min(int(total**0.5), total // 4))
+    num_items = bits.shape[1]
+    num_runs = max(1, min(int(total**0.5), num_items // 4))
     in_step_order = steps.flatten().argsort(stable=True)
     residual = torch.empty(total, dtype=bits.dtype, device=bits.device)
     for run in in_step_order.tensor_split(num_runs):
         values = bits.flatten()[run]
         residual[run] = values - values.mean()
     residual = residual.view_as(bits).mean(0)
-    variance = residual.square().mean().item() * total / (total - num_runs)
-    return Z_95 * math.sqrt(variance / bits.shape[1])
+    variance = residual.square().mean().item() * num_items / (num_items - num_runs)
+    return Z_95 * math.sqrt(variance / num_items)
 
 
 @torch.no_grad()

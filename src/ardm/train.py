@@ -1,5 +1,6 @@
 """The training loop: steps, evaluations, checkpoints and metrics, until done or told to stop."""
 
+import contextlib
 import json
 import math
 import time
@@ -16,7 +17,7 @@ from ardm.trainer import Trainer
 
 FINAL_PASSES = 8
 """Least number of passes over the held-out items at the end of training."""
-OBSERVATIONS_A_STAGE = 2000
+OBSERVATIONS_A_STAGE = 1000
 """Held-out losses of each stage at the end of training, which schedules will be planned from; 4 a step are enough."""
 
 
@@ -27,6 +28,7 @@ def run_training(
     stop: Callable[[], bool] = lambda: False,
     on_metrics: Callable[[Metrics], None] = lambda metrics: None,
     on_step: Callable[[int], None] = lambda step: None,
+    on_profile: Callable[[int], None] = lambda num_observations: None,
 ) -> None:
     """Train to the configured number of steps, or until `stop` says so; the state is saved either way.
 
@@ -38,8 +40,12 @@ def run_training(
     prepare_folder(trainer, folder)
     with metrics_log(folder, trainer.step) as log, trainer.runtime.deterministic():
 
-        def evaluate(num_passes: int = 1) -> None:
-            on_metrics(log(trainer.evaluate(num_passes) | {"seconds": clock.seconds()}))
+        def evaluate(num_passes: int = 1, on_batch: Callable[[int], None] = lambda num_items: None) -> None:
+            on_metrics(log(trainer.evaluate(num_passes, on_batch) | {"seconds": clock.seconds()}))
+
+        def heed_stop(num_items: int) -> None:
+            if stop():
+                raise Stopped
 
         while trainer.step < config.steps and not stop():
             metrics = trainer.train_step()
@@ -53,11 +59,20 @@ def run_training(
                 clock.seconds()
                 save_state(trainer, folder)
                 clock.begin_lap()
-        if trainer.step == config.steps:  # the profile that the planner will use deserves a closer look
-            evaluate(final_passes(trainer))
-            trainer.finished = True
         clock.seconds()
         save_state(trainer, folder)
+        if trainer.step == config.steps:  # the profile that the planner will use deserves a closer look
+            num_passes = final_passes(trainer)
+            on_profile(num_passes * trainer.num_eval_items)
+            with contextlib.suppress(Stopped):
+                evaluate(num_passes, heed_stop)
+                trainer.finished = True
+                clock.seconds()
+                save_state(trainer, folder)
+
+
+class Stopped(Exception):
+    """Raised within an evaluation that the user does not want to wait for."""
 
 
 def final_passes(trainer: Trainer) -> int:

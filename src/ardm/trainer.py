@@ -5,7 +5,8 @@ come from a generator seeded with (seed, i), so a resumed run draws exactly what
 """
 
 import copy
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 
 import torch
 from jaxtyping import Int
@@ -68,14 +69,24 @@ class Trainer:
         with torch.no_grad():
             torch._foreach_lerp_(list(self.averaged.parameters()), list(self.model.parameters()), 1 - decay)
 
-    def evaluate(self, num_passes: int = 1) -> Metrics:
+    def evaluate(self, num_passes: int = 1, on_batch: Callable[[int], None] = lambda num_items: None) -> Metrics:
         """The bound of the averaged weights on the fixed held-out items, always with the same draws."""
         generator = torch.Generator(self.runtime.device).manual_seed(self.config.seed)
         batch_size = self.config.train.batch_size
         with self.runtime.autocast():
-            estimate = bound(self.averaged, self._eval_items, generator, num_passes=num_passes, batch_size=batch_size)
+            estimate = bound(
+                self.averaged,
+                self._eval_items,
+                generator,
+                num_passes=num_passes,
+                batch_size=batch_size,
+                on_batch=on_batch,
+            )
         self.measured_profile = estimate.profile
-        return {"step": self.step, "valid_bits": estimate.bits_per_dim, "valid_half_width": estimate.half_width}
+        metrics: Metrics = {"step": self.step, "valid_bits": estimate.bits_per_dim}
+        if math.isfinite(estimate.half_width):  # one item has no interval
+            metrics["valid_half_width"] = estimate.half_width
+        return metrics
 
     @property
     def num_eval_items(self) -> int:

@@ -175,8 +175,9 @@ class Infill(SamplerFlags):
 
         medium = medium_of(trained)
         medium.check_output(self.output, self.num_shown(medium), as_json=self.json)
-        if self.output is not None and self.output.absolute() == Path(self.input).absolute():
-            raise UsageError(f"{self.output} is the input itself; write to another file")
+        given = [Path(source).absolute() for source in (self.input, self.mask) if source is not None]
+        if self.output is not None and self.output.absolute() in given:
+            raise UsageError(f"{self.output} is the input or the mask itself; write to another file")
         gaps = medium.gapped_item(self.input, self.mask)
         with autocast():
             self.draw(trained.for_shape(gaps.shape), device, gaps)

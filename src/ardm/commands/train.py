@@ -215,6 +215,7 @@ def run_with_progress(trainer: "Trainer", folder: Path, minutes: float | None) -
             stop=lambda: bool(interrupted) or (deadline is not None and time.monotonic() > deadline),
             on_metrics=on_metrics,
             on_step=lambda step: bar.update(task, completed=step),
+            on_profile=lambda count: console.print(profile_line(count), highlight=False),
         )
     if interrupted and not trainer.finished:
         raise ArdmError(f"stopped at step {trainer.step}, which is saved in {folder}; --resume goes on")
@@ -223,8 +224,13 @@ def run_with_progress(trainer: "Trainer", folder: Path, minutes: float | None) -
 
 def evaluation_line(metrics: dict[str, Any]) -> str:
     """An evaluation for a reader."""
-    bits, half_width = metrics["valid_bits"], metrics["valid_half_width"]
-    return f"step {metrics['step']}: {bits:.4f} ± {half_width:.4f} bits per variable, held out (bound)"
+    interval = f" ± {metrics['valid_half_width']:.4f}" if "valid_half_width" in metrics else ""
+    return f"step {metrics['step']}: {metrics['valid_bits']:.4f}{interval} bits per variable, held out (bound)"
+
+
+def profile_line(num_observations: int) -> str:
+    """What happens after the last step, for a reader."""
+    return f"saved; measuring the loss profile in {num_observations} held-out draws (Ctrl-C stops, --resume goes on)"
 
 
 @contextmanager

@@ -131,5 +131,7 @@ def transparent_pixels(path: Path) -> Bool[np.ndarray, "H W"]:
     if (alpha == 255).all():
         raise UsageError(f"{path} has no transparent pixels to fill; say what to fill with --mask")
     if ((alpha > 0) & (alpha < 255)).any():
-        raise DataError(f"{path} is half transparent in places; make pixels to fill wholly transparent, or use --mask")
+        raise DataError(
+            f"{path} is half transparent in places; make pixels to fill wholly transparent and the others opaque"
+        )
     return alpha == 0
