@@ -125,7 +125,9 @@ def test_windows_come_from_every_place_alike(generator, pads):
 
 
 def test_a_sampler_needs_a_long_clip():
-    with pytest.raises(DataError, match="no clip is as long as an item of 4 samples; use smaller items"):
+    with pytest.raises(
+        DataError, match="no clip is as long as an item of 4 samples; train with a smaller --item-length"
+    ):
         AudioSampler([sound(1, 2, 3)], 4, torch.device("cpu"))
 
 

@@ -118,6 +118,7 @@ class Train:
             if started:
                 restore_state(trainer, self.out)
                 print(f"resumed at step {trainer.step} of {config.train.steps}", file=sys.stderr)
+            print(describe(trainer), file=sys.stderr)
             run_with_progress(trainer, self.out, self.minutes)
 
     def _config(self) -> "RunConfig":
@@ -220,6 +221,17 @@ def run_with_progress(trainer: "Trainer", folder: Path, minutes: float | None) -
     if interrupted and not trainer.finished:
         raise ArdmError(f"stopped at step {trainer.step}, which is saved in {folder}; --resume goes on")
     print(f"{'done' if trainer.finished else 'stopped'} at step {trainer.step}: {folder}")
+
+
+def describe(trainer: "Trainer") -> str:
+    """What is going to be trained, for a reader."""
+    config, size = trainer.config, sum(p.numel() for p in trainer.model.parameters())
+    shape = " x ".join(map(str, config.data.shape))
+    model = f"{config.preset}, {size:,} parameters, {trainer.model.num_stages} stage(s)"
+    return (
+        f"{model}, items of {shape} from {trainer.corpus.title}; {config.train.steps} steps of "
+        f"{config.train.batch_size} items on {trainer.runtime.device.type}"
+    )
 
 
 def evaluation_line(metrics: dict[str, Any]) -> str:

@@ -87,7 +87,7 @@ class AudioCorpus:
         if not windows:
             raise DataError(
                 f"{self.title}: no clip of the {name} split is as long as {num_samples} samples; "
-                "use longer clips or smaller items"
+                "use longer clips, or train with a smaller --item-length"
             )
         # The top bit flipped adds 32768 modulo 65536.
         return np.concatenate(windows).view(np.uint16) ^ np.uint16(ZERO_CLASS)
@@ -139,7 +139,9 @@ class AudioSampler:
     def __init__(self, clips: Sequence[Samples], num_samples: int, device: torch.device) -> None:
         fitting = [clip for clip in clips if len(clip) >= num_samples]
         if not fitting:
-            raise DataError(f"no clip is as long as an item of {num_samples} samples; use smaller items")
+            raise DataError(
+                f"no clip is as long as an item of {num_samples} samples; train with a smaller --item-length"
+            )
         self.num_samples = num_samples
         self.samples = on_device_if_it_fits(torch.from_numpy(np.concatenate(fitting)), device)
         lengths = torch.tensor([len(clip) for clip in fitting], device=self.samples.device)

@@ -87,7 +87,7 @@ class ImageCorpus:
         if not tiles:
             raise DataError(
                 f"{self.title}: no image of the {name} split is as large as {shape[0]} x {shape[1]}; "
-                "use larger images or smaller items"
+                "use larger images, or train with a smaller --size"
             )
         return np.stack(tiles).reshape(len(tiles), -1)
 
@@ -124,7 +124,9 @@ class ImageSampler:
         self.height, self.width, self.channels = shape
         fitting = [i for i in images if i.shape[0] >= self.height and i.shape[1] >= self.width]
         if not fitting:
-            raise DataError(f"no image is as large as an item of {self.height} x {self.width}; use smaller items")
+            raise DataError(
+                f"no image is as large as an item of {self.height} x {self.width}; train with a smaller --size"
+            )
         self.augmentation = augmentation
         self.pixels = on_device_if_it_fits(torch.from_numpy(np.concatenate([i.ravel() for i in fitting])), device)
         sizes = torch.tensor([[i.shape[0], i.shape[1], i.size] for i in fitting], device=self.pixels.device)
