@@ -188,7 +188,7 @@ def sc09() -> RunConfig:
         train=TrainConfig(
             steps=10_000,
             batch_size=64,
-            learning_rate=5e-3,
+            learning_rate=1e-3,
             muon_rate=0.02,
             betas=(0.9, 0.95),
             warmup_steps=100,
@@ -211,7 +211,7 @@ def sc09_small() -> RunConfig:
         train=TrainConfig(
             steps=1000,
             batch_size=4,
-            learning_rate=1e-2,
+            learning_rate=3e-3,
             muon_rate=0.02,
             betas=(0.9, 0.95),
             warmup_steps=20,
