@@ -106,7 +106,7 @@ def cifar10_paper() -> RunConfig:
 
 
 def cifar10() -> RunConfig:
-    """Our CIFAR-10 model, chosen for bits reached in minutes of one H200."""
+    """Our CIFAR-10 model for one GPU; its sizes and rates are guesses from runs at toy size (docs/LOG.md)."""
     return RunConfig(
         preset="cifar10",
         data=ImageData(kind="cifar10", augmentation="flips"),
@@ -179,7 +179,7 @@ def sc09_paper() -> RunConfig:
 
 
 def sc09() -> RunConfig:
-    """Our SC09 model, for bits reached in minutes of one H200."""
+    """Our SC09 model for one GPU; its sizes and rates are guesses from runs at toy size (docs/LOG.md)."""
     return RunConfig(
         preset="sc09",
         data=AudioData(kind="sc09"),
