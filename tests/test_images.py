@@ -12,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
+from ardm.cli import main
 from ardm.data.cifar10 import MD5, load_cifar10
 from ardm.data.images import ImageCorpus, ImageSampler, augment, load_image_folder, load_images, parse_size, read_image
 from ardm.errors import DataError, UsageError
@@ -342,6 +343,17 @@ def test_cifar10_may_be_trained_on_whole(tmp_path, monkeypatch):
     assert np.array_equal(np.stack(corpus.train), images[:10])
     assert np.array_equal(np.stack(corpus.valid), images[7:10])
     assert np.array_equal(np.stack(corpus.test), images[10:])
+
+
+@pytest.mark.parametrize("flags", [[], ["--train-on-all"]])
+def test_a_model_of_cifar10_is_scored_on_its_test_split(tmp_path, monkeypatch, capsys, flags):
+    monkeypatch.setattr("ardm.data.cifar10.NUM_HELD_OUT", 3)
+    write_cifar10(tmp_path, monkeypatch, "bin")
+    small = ["--widths", "8", "--depths", "1", "--batch-size", "2", "--steps", "2", "--base", "16"]
+    run = str(tmp_path.parent / f"{tmp_path.name}-run")
+    assert main(["train", "cifar10", "--data", str(tmp_path), "--out", run, *small, *flags]) == 0
+    assert main(["eval", run, str(tmp_path)]) == 0
+    assert "2 of 2 items of CIFAR-10, test split" in capsys.readouterr().out
 
 
 def test_cifar10_problems_are_told(tmp_path, monkeypatch):

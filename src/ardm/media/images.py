@@ -40,7 +40,7 @@ class ImageMedium:
     def corpus(self, path: Path) -> Corpus:
         """CIFAR-10 where it is, or an image or a folder of images."""
         if self.data.kind == "cifar10" and has_cifar10(path):
-            return load_cifar10(path)
+            return load_cifar10(path, holds_out=self.data.holds_out)  # else it would not be known as the model's data
         return load_images(path, self.data.channels)
 
     def shape(self, size: str | None) -> Shape:
