@@ -18,7 +18,10 @@ from ardm.trainer import Trainer
 from test_train import assert_same_state, metrics
 from tiny import random_images, random_sounds, tiny_audio_config, tiny_config, tiny_corpus, tiny_image_config
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    pytest.mark.filterwarnings("default"),  # PyTorch's compiler warns of itself
+]
 
 KINDS = ["text", "images", "upscaled images", "sound", "upscaled sound"]
 
