@@ -6,7 +6,7 @@ checks.
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 import ardm
+from ardm.codec.plan import CodingPlan
 from ardm.config import RunConfig, TextData
 from ardm.data.alphabet import Alphabet
 from ardm.errors import CheckpointError
+from ardm.exact.bounds import check_bounds
+from ardm.exact.network import ExactNetwork, SelfTest
+from ardm.exact.outputs import OutputUnits
 from ardm.files import written_whole
 from ardm.model import ARDM
 from ardm.objective import Profile
@@ -26,6 +30,16 @@ from ardm.orders import Shape
 
 FORMAT_VERSION = 1
 MODEL_FILE = "model.safetensors"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExactPart:
+    """The coding of an exact model, and the network itself, which `model` calls too."""
+
+    network: ExactNetwork
+    coding: CodingPlan
+    identity: bytes
+    """A hash of everything that decoding depends on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +57,8 @@ class TrainedModel:
     step: int
     data_title: str
     data_fingerprint: str
+    exact: "ExactPart | None" = None
+    """What makes an exact model a codec; None for trained weights."""
 
     def for_shape(self, shape: Shape) -> "TrainedModel":
         """The same weights for items of another shape; the profile remains that of the shape trained on."""
@@ -52,10 +68,19 @@ class TrainedModel:
 
 
 def save_model(path: Path, trained: TrainedModel) -> None:
-    """Write a model (evaluation weights only) to a file."""
-    tensors: dict[str, Tensor] = {f"weights/{name}": p for name, p in trained.model.named_parameters()}
-    tensors |= profile_tensors("profile", trained.profile)
-    description = {
+    """Write a model (evaluation weights only, or an exact model's integers) to a file."""
+    tensors = profile_tensors("profile", trained.profile)
+    description = _description(trained)
+    if trained.exact is None:
+        tensors |= {f"weights/{name}": p for name, p in trained.model.named_parameters()}
+    else:
+        tensors |= exact_tensors(trained.exact.network)
+        description |= {"kind": "exact model", "coding": trained.exact.coding.to_dict()}
+    write_tensors(path, tensors, description)
+
+
+def _description(trained: TrainedModel) -> dict[str, Any]:
+    return {
         "kind": "model",
         "config": trained.config.to_dict(),
         "num_classes": trained.model.depth.num_classes,
@@ -65,37 +90,78 @@ def save_model(path: Path, trained: TrainedModel) -> None:
         "data_title": trained.data_title,
         "data_fingerprint": trained.data_fingerprint,
     }
-    write_tensors(path, tensors, description)
 
 
 def load_model(path: Path | str, device: torch.device | str = "cpu") -> TrainedModel:
-    """The model of a run's folder or of a model file."""
+    """The model of a run's folder or of a model file, exact or not."""
     path = Path(path)
     path = path / MODEL_FILE if path.is_dir() else path
-    tensors, description = read_tensors(path, "model")
+    tensors, description = read_tensors(path, "model", "exact model")
     try:
         config = RunConfig.from_dict(description["config"])
         is_text = isinstance(config.data, TextData)
         alphabet = Alphabet(characters=description["alphabet"]) if is_text else None
         num_classes = description["num_classes"] if alphabet is None else alphabet.num_classes
-        with torch.random.fork_rng(devices=[]):  # initial weights are drawn, then overwritten
-            model = config.build_model(num_classes)
-        weights = {n.removeprefix("weights/"): w.float() for n, w in tensors.items() if n.startswith("weights/")}
-        model.load_state_dict(weights)
-        profile = profile_from_tensors("profile", tensors)
+        is_exact = description["kind"] == "exact model"
+        exact = _load_exact(config, num_classes, tensors, description, device) if is_exact else None
+        if exact is None:
+            model = _load_weights(config, num_classes, tensors).to(device)
+        else:
+            model = ARDM(exact.network, config.depth.build(num_classes), config.data.shape).to(device)
         return TrainedModel(
             config=config,
             alphabet=alphabet,
             sample_rate=description.get("sample_rate"),
-            model=model.to(device).eval(),
-            profile=profile,
+            model=model.eval(),
+            profile=profile_from_tensors("profile", tensors),
             step=description["step"],
             data_title=description["data_title"],
             data_fingerprint=description["data_fingerprint"],
+            exact=exact,
         )
     except (KeyError, TypeError, RuntimeError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise CheckpointError(f"{path} does not describe a model this version can build: {reason}") from error
+
+
+def _load_weights(config: RunConfig, num_classes: int, tensors: dict[str, Tensor]) -> ARDM:
+    with torch.random.fork_rng(devices=[]):  # initial weights are drawn, then overwritten
+        model = config.build_model(num_classes)
+    weights = {n.removeprefix("weights/"): w.float() for n, w in tensors.items() if n.startswith("weights/")}
+    model.load_state_dict(weights)
+    return model
+
+
+def exact_part(config: RunConfig, num_classes: int, network: ExactNetwork, coding: CodingPlan) -> ExactPart:
+    """An exact network and its coding with the identity that follows from them."""
+    values = config.to_dict()
+    facts = {name: values[name] for name in ("data", "network", "depth")}
+    facts |= {"num_classes": num_classes, "coding": coding.to_dict()}
+    identity = bytes.fromhex(_hash(exact_tensors(network), facts))
+    return ExactPart(network=network, coding=coding, identity=identity)
+
+
+def exact_tensors(network: ExactNetwork) -> dict[str, Tensor]:
+    """An exact network's integers and scales, and its self-test, as tensors of a file."""
+    tensors = {f"exact/{name}": value.cpu() for name, value in network.core.state_dict().items()}
+    return tensors | {f"test/{f.name}": getattr(network.test, f.name) for f in fields(SelfTest)}
+
+
+def _load_exact(
+    config: RunConfig,
+    num_classes: int,
+    tensors: dict[str, Tensor],
+    description: dict[str, Any],
+    device: torch.device | str,
+) -> ExactPart:
+    parametrization = config.depth.build(num_classes)
+    core = config.build_exact_core(parametrization)
+    core.load_state_dict({n.removeprefix("exact/"): t for n, t in tensors.items() if n.startswith("exact/")})
+    check_bounds(core)
+    test = SelfTest(**{f.name: tensors[f"test/{f.name}"] for f in fields(SelfTest)})
+    network = ExactNetwork(core.to(device), OutputUnits.of(parametrization), test)
+    network.operations(torch.zeros(1, device=device).device)  # a machine that computes wrongly fails here
+    return exact_part(config, num_classes, network, CodingPlan.from_dict(description["coding"]))
 
 
 def profile_tensors(name: str, profile: Profile) -> dict[str, Tensor]:
@@ -117,10 +183,10 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], description: dict[str,
         save_file(tensors, temporary, metadata={"ardm": json.dumps(header)})
 
 
-def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and the description of a file of ours of the given kind, checked."""
+def read_tensors(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the description of a file of ours of one of the given kinds, checked."""
     if not path.is_file():
-        raise CheckpointError(f"there is no {kind} at {path}; give a run's folder or a {MODEL_FILE} file")
+        raise CheckpointError(f"there is no {kinds[0]} at {path}; give a run's folder or a {MODEL_FILE} file")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -134,8 +200,8 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, An
         raise CheckpointError(f"{path} was written by ardm {description['ardm']}, newer than this one: upgrade")
     if description.pop("hash", None) != _hash(tensors, description):
         raise CheckpointError(f"{path} is damaged: its content does not match its hash")
-    if description["kind"] != kind:
-        raise CheckpointError(f"{path} holds a {description['kind']}, expected a {kind}")
+    if description["kind"] not in kinds:
+        raise CheckpointError(f"{path} holds a {description['kind']}, expected a {kinds[0]}")
     return tensors, description
 
 

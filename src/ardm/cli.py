@@ -15,6 +15,7 @@ import tyro
 from ardm.commands.bench import Bench
 from ardm.commands.data import Data
 from ardm.commands.evaluate import Evaluate
+from ardm.commands.export import Export
 from ardm.commands.info import Info
 from ardm.commands.plan import Plan
 from ardm.commands.report import Report
@@ -28,6 +29,7 @@ Command = (
     | Annotated[Sample, tyro.conf.subcommand("sample")]
     | Annotated[Infill, tyro.conf.subcommand("infill")]
     | Annotated[Plan, tyro.conf.subcommand("plan")]
+    | Annotated[Export, tyro.conf.subcommand("export")]
     | Annotated[Info, tyro.conf.subcommand("info")]
     | Annotated[Data, tyro.conf.subcommand("data")]
     | Annotated[Report, tyro.conf.subcommand("report")]

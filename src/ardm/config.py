@@ -2,15 +2,21 @@
 
 import dataclasses
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
+
+from torch import nn
 
 from ardm.data.audio import AudioKind
 from ardm.data.images import Augmentation, ImageKind
 from ardm.data.text import TextKind
 from ardm.depth import BaseDepthMap, absorbing
+from ardm.errors import ExactError
+from ardm.exact.transformer import ExactTransformer
+from ardm.exact.unet import ExactUNet
 from ardm.model import ARDM
-from ardm.nn import NETWORKS, NetworkConfig, network_kind
+from ardm.nn import NETWORKS, NetworkConfig, TransformerConfig, network_kind
 from ardm.orders import Shape
 from ardm.parametrizations import (
     DataParametrization,
@@ -22,6 +28,9 @@ from ardm.parametrizations import (
 MAX_VARIABLES = 2**20
 MOST_LOGITS = 4096
 """Classes for which a row of logits is affordable."""
+
+MODULES = {name: kind.module for name, kind in NETWORKS.items()}
+EXACT_NETWORKS = {"unet": ExactUNet, "transformer": ExactTransformer}
 
 ParametrizationName = Literal["data", "direct", "logistic"]
 
@@ -225,16 +234,29 @@ class RunConfig:
 
     def build_model(self, num_classes: int) -> ARDM:
         """A freshly initialised model for K classes."""
-        parametrization, shape = self.depth.build(num_classes), self.data.shape
-        channels = {"num_channels": shape[-1]} if isinstance(self.data, ImageData) else {}
-        network = NETWORKS[network_kind(self.network)].module(
+        parametrization = self.depth.build(num_classes)
+        return ARDM(self._build_network(MODULES, parametrization), parametrization, self.data.shape)
+
+    def build_exact_core(self, parametrization: Parametrization) -> nn.Module:
+        """The exact form of the network, with all of its integers zero."""
+        if network_kind(self.network) not in EXACT_NETWORKS:
+            kinds = ", ".join(EXACT_NETWORKS)
+            raise ExactError(f"a {network_kind(self.network)} network has no exact form; these have one: {kinds}")
+        lengths = {"max_length": self.data.num_variables} if isinstance(self.network, TransformerConfig) else {}
+        return self._build_network(EXACT_NETWORKS, parametrization, **lengths)
+
+    def _build_network(
+        self, modules: Mapping[str, Callable[..., nn.Module]], parametrization: Parametrization, **sizes: int
+    ) -> nn.Module:
+        channels = {"num_channels": self.data.shape[-1]} if isinstance(self.data, ImageData) else {}
+        return modules[network_kind(self.network)](
             self.network,
             num_values=parametrization.depth.num_values,
             num_outputs=parametrization.num_outputs,
             num_stages=parametrization.depth.num_stages,
             **channels,
+            **sizes,
         )
-        return ARDM(network, parametrization, shape)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

@@ -13,5 +13,25 @@ class CheckpointError(ArdmError):
     """A checkpoint or model file is missing, damaged or foreign."""
 
 
+class ExactError(ArdmError):
+    """A network cannot be computed in exact integers."""
+
+
 class UsageError(ArdmError):
     """Flags that make no sense together or for this model: exit status 2 on the command line."""
+
+
+class DamagedError(ArdmError):
+    """A compressed file, an archive or one of its entries is damaged, cut short or no such file at all."""
+
+
+class UnknownVersionError(ArdmError):
+    """A file of a format version that this software does not read; the message names both."""
+
+
+class UnknownModelError(ArdmError):
+    """A file coded with a model that is not at hand; the message names its identity."""
+
+
+class TooLargeError(ArdmError):
+    """A file that states more than the limits allow; the message names the limit."""

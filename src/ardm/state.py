@@ -6,6 +6,7 @@ A run's folder holds
     state.previous.safetensors   the one before it
     model.safetensors            the averaged weights alone, for evaluation
     metrics.jsonl                see `metrics`
+    data.txt                     where the data lay, for `ardm export`
 """
 
 import json
@@ -22,6 +23,7 @@ from ardm.files import written_whole
 from ardm.trainer import Trainer
 
 CONFIG_FILE = "config.json"
+DATA_FILE = "data.txt"
 STATE_FILE = "state.safetensors"
 PREVIOUS_STATE_FILE = "state.previous.safetensors"
 KIND = "training state"
@@ -44,6 +46,18 @@ def read_config(folder: Path) -> RunConfig | None:
         return RunConfig.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{path} is damaged ({error}); restore it or start a new run") from None
+
+
+def write_data_path(folder: Path, data: Path) -> None:
+    """Remember where a run's data lies."""
+    with written_whole(folder / DATA_FILE) as temporary:
+        temporary.write_text(f"{data.absolute()}\n", encoding="utf-8")
+
+
+def read_data_path(folder: Path) -> Path | None:
+    """Where the data of the run in a folder lay, if it was remembered."""
+    path = folder / DATA_FILE
+    return Path(path.read_text(encoding="utf-8").rstrip("\n")) if path.is_file() else None
 
 
 def save_state(trainer: Trainer, folder: Path) -> None:

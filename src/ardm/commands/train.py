@@ -106,7 +106,7 @@ class Train:
         from ardm.files import locked
         from ardm.media import load_corpus
         from ardm.runtime import Runtime
-        from ardm.state import holds_a_run, restore_state
+        from ardm.state import holds_a_run, restore_state, write_data_path
         from ardm.trainer import Trainer
 
         started = holds_a_run(self.out)
@@ -118,6 +118,7 @@ class Train:
             if started:
                 restore_state(trainer, self.out)
                 print(f"resumed at step {trainer.step} of {config.train.steps}", file=sys.stderr)
+            write_data_path(self.out, self.data)
             print(describe(trainer), file=sys.stderr)
             run_with_progress(trainer, self.out, self.minutes)
 

@@ -205,7 +205,7 @@ def read_audio(path: Path, *, mix_down: bool = False) -> Clip:
 
     Several channels are refused, or with `mix_down` averaged, halves rounded to the even neighbour.
     """
-    recording = _read_recording(path)
+    recording = read_recording(path)
     num_frames, num_channels = recording.frames.shape
     if num_frames == 0:
         raise DataError(f"{path} holds no samples; leave it out")
@@ -224,15 +224,27 @@ def write_wav(path: Path, samples: Int16[np.ndarray, "N"], rate: int) -> None:
         file.writeframes(samples.astype("<i2", copy=False).tobytes())
 
 
+def wav_file(frames: Int16[np.ndarray, "N C"], rate: int) -> bytes:
+    """A 16-bit WAV file of these samples, with the shortest header that there is."""
+    data, frame_bytes = frames.astype("<i2", copy=False).tobytes(), 2 * frames.shape[1]
+    bytes_a_second = rate * frame_bytes & 0xFFFFFFFF  # for players only; the highest rates do not fit
+    header = struct.pack("<HHIIHH", WAV_PCM, frames.shape[1], rate, bytes_a_second, frame_bytes, 16)
+    chunks = b"".join(
+        name + struct.pack("<I", len(chunk)) + chunk for name, chunk in ((b"fmt ", header), (b"data", data))
+    )
+    return b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WAVE" + chunks
+
+
 @dataclass(frozen=True, kw_only=True)
-class _Recording:
+class Recording:
     """What a file holds."""
 
     frames: Int16[np.ndarray, "N C"]
     rate: int
 
 
-def _read_recording(path: Path) -> _Recording:
+def read_recording(path: Path) -> Recording:
+    """A WAV or FLAC file of 16-bit samples, exactly, with all of its channels."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -252,7 +264,7 @@ def _damaged(path: Path, what: str) -> DataError:
     return DataError(f"{path} is damaged: {what}; fetch or save it again")
 
 
-def _read_wav(content: bytes, path: Path) -> _Recording:
+def _read_wav(content: bytes, path: Path) -> Recording:
     """Python's own reader takes cut files for shorter ones, and extensible ones only since 3.12; this one is exact."""
     chunks = _wav_chunks(content, path)
     header, data = chunks.get(b"fmt ", b""), chunks[b"data"]
@@ -269,7 +281,7 @@ def _read_wav(content: bytes, path: Path) -> _Recording:
         raise _damaged(path, f"it claims {num_channels} channels in {frame_bytes} bytes at {rate} Hz")
     if len(data) % frame_bytes:
         raise _damaged(path, f"{len(data)} bytes of samples are no whole number of {frame_bytes} bytes")
-    return _Recording(frames=np.frombuffer(data, "<i2").astype(np.int16).reshape(-1, num_channels), rate=rate)
+    return Recording(frames=np.frombuffer(data, "<i2").astype(np.int16).reshape(-1, num_channels), rate=rate)
 
 
 def _wav_chunks(content: bytes, path: Path) -> dict[bytes, bytes]:
@@ -287,7 +299,7 @@ def _wav_chunks(content: bytes, path: Path) -> dict[bytes, bytes]:
     return chunks
 
 
-def _read_flac(content: bytes, path: Path) -> _Recording:
+def _read_flac(content: bytes, path: Path) -> Recording:
     """The samples, checked against the length and the MD5 that the file's header gives for them."""
     try:
         import soundfile
@@ -310,4 +322,4 @@ def _read_flac(content: bytes, path: Path) -> _Recording:
         raise _damaged(path, f"it promises {num_frames} samples and holds {len(frames)}")
     if any(md5) and hashlib.md5(frames.astype("<i2", copy=False).tobytes()).digest() != md5:
         raise _damaged(path, "its samples are not those that its MD5 was made from")
-    return _Recording(frames=frames, rate=rate)
+    return Recording(frames=frames, rate=rate)

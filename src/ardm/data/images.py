@@ -253,7 +253,7 @@ def read_image(path: Path, channels: Literal[1, 3], *, with_alpha: bool = False)
     Transparent images are refused, or with `with_alpha` their transparency is left out.
     """
     with opened_image(path) as image:
-        plain = _unpacked(image)
+        plain = unpacked(image)
     if with_alpha and plain.mode in ("RGBA", "LA"):
         plain = plain.convert(plain.mode[:-1])
     plain = _without_alpha(plain, path)
@@ -265,7 +265,7 @@ def read_image(path: Path, channels: Literal[1, 3], *, with_alpha: bool = False)
     return pixels.reshape(*pixels.shape[:2], channels)
 
 
-def _unpacked(image: Image.Image) -> Image.Image:
+def unpacked(image: Image.Image) -> Image.Image:
     """A palette, single bits and a transparent colour written out; grey where every colour is."""
     alpha = "A" if "transparency" in image.info else ""
     if image.mode == "P":

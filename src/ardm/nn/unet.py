@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor, nn
 
 from ardm.nn.layers import full_precision, linear, rms_norm
@@ -165,25 +165,35 @@ def cosine_features(num_values: int) -> Float[Tensor, "V J"]:
     if num_values <= 257:
         j = torch.arange(1, 65)
         return torch.cos(angle * j) / j.sqrt()
-    j = 2 ** torch.arange(0, math.log2(num_values / 4) + 0.5, 0.5)
-    return torch.cat((torch.cos(angle * j), torch.sin(angle * j)), dim=1) / j.sqrt().sqrt().repeat(2)
+    j = wave_frequencies(num_values)
+    return torch.cat((torch.cos(angle * j), torch.sin(angle * j)), dim=1) * wave_weights(num_values)
 
 
-def space_to_depth(x: Float[Tensor, "B H W C"], fold: tuple[int, int]) -> Float[Tensor, "B H1 W1 C1"]:
+def wave_frequencies(num_values: int) -> Float[Tensor, "F"]:
+    """Frequencies j of the features of many values."""
+    return 2 ** torch.arange(0, math.log2(num_values / 4) + 0.5, 0.5)
+
+
+def wave_weights(num_values: int) -> Float[Tensor, "J"]:
+    """Weights of their cosines, then of their sines."""
+    return wave_frequencies(num_values).sqrt().sqrt().reciprocal().repeat(2)
+
+
+def space_to_depth(x: Num[Tensor, "B H W C"], fold: tuple[int, int]) -> Num[Tensor, "B H1 W1 C1"]:
     """Each block of rows x columns pixels as one pixel with all their channels."""
     (batch, height, width, channels), (rows, columns) = x.shape, fold
     blocks = x.reshape(batch, height // rows, rows, width // columns, columns, channels)
     return blocks.permute(0, 1, 3, 2, 4, 5).flatten(3)
 
 
-def depth_to_space(x: Float[Tensor, "B H W C"], fold: tuple[int, int]) -> Float[Tensor, "B H1 W1 C1"]:
+def depth_to_space(x: Num[Tensor, "B H W C"], fold: tuple[int, int]) -> Num[Tensor, "B H1 W1 C1"]:
     """The inverse of `space_to_depth`."""
     (batch, height, width, _), (rows, columns) = x.shape, fold
     blocks = x.reshape(batch, height, width, rows, columns, -1)
     return blocks.permute(0, 1, 3, 2, 4, 5).reshape(batch, height * rows, width * columns, -1)
 
 
-def pad_to_multiple(x: Float[Tensor, "B H W C"], rows: int, columns: int) -> Float[Tensor, "B H1 W1 C"]:
+def pad_to_multiple(x: Num[Tensor, "B H W C"], rows: int, columns: int) -> Num[Tensor, "B H1 W1 C"]:
     """The image with zeros at the right and at the bottom, up to multiples of a size."""
     bottom, right = -x.shape[1] % rows, -x.shape[2] % columns
     return F.pad(x, (0, 0, 0, right, 0, bottom)) if bottom or right else x

@@ -1,0 +1,1 @@
+"""The lossless codec: integer weights, entropy coder, items, files."""

@@ -1,0 +1,174 @@
+"""Groups of variables that share a call of an exact network, and what the calls say of them.
+
+Every variable falls in the group that its rank in the order has in the schedule; all stages have the same order. Two
+kinds of variables are left out of the groups, and groups without any other cost no call:
+
+    given    known to the decoder: revealed from the start, at level s+1 in every stage s
+    absent   not there (beyond the ragged edge of an image): hidden for ever, at level 0
+
+The network sees in `t` how many variables are revealed.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int, Integer
+from torch import Tensor
+
+from ardm.depth import DepthMap
+from ardm.orders import Order
+from ardm.schedule import Schedule
+
+
+@runtime_checkable
+class IntegerNetwork(Protocol):
+    """A network whose outputs are the same integers on every machine and in every batch."""
+
+    def integers(
+        self,
+        inputs: Int[Tensor, "B *shape"],
+        mask: Bool[Tensor, "B *shape"],
+        stage: Int[Tensor, "B"],
+        t: Int[Tensor, "B"],
+        where: Int[Tensor, "B N"],
+    ) -> Integer[Tensor, "B N O"]:
+        """The outputs of the variables `where`: logits in 1/64 nat (units of mixtures: see `frequencies`)."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Group:
+    """The variables of one call, by rank."""
+
+    stage: int
+    start: int
+    """Variables of a lower rank are revealed."""
+    variables: Int[np.ndarray, "G"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Context:
+    """What the decoder knows of N items beforehand: which variables are given and which are absent."""
+
+    given: Bool[Tensor, "N D"]
+    absent: Bool[Tensor, "N D"]
+
+    @property
+    def coded(self) -> Bool[np.ndarray, "N D"]:
+        """The variables that are to be coded."""
+        return (~(self.given | self.absent)).cpu().numpy()
+
+    def of(self, items: Int[Tensor, "B"]) -> "Context":
+        """The context of some of the items."""
+        return Context(given=self.given[items], absent=self.absent[items])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rows:
+    """The R variables of several groups, one group after the other, and what the network says of them."""
+
+    outputs: Integer[np.ndarray, "R O"]
+    item: Int[np.ndarray, "R"]
+    """Each row's place in the batch."""
+    variable: Int[np.ndarray, "R"]
+    stage: Int[np.ndarray, "R"]
+    parent: Int[np.ndarray, "R"]
+    bounds: list[tuple[int, int]]
+    """Where the rows of each group begin and end."""
+
+
+class Caller:
+    """Plans the calls for items of one shape and makes them."""
+
+    def __init__(
+        self,
+        network: IntegerNetwork,
+        depth: DepthMap,
+        shape: tuple[int, ...],
+        order: Order,
+        schedule: Schedule,
+        device: torch.device,
+    ) -> None:
+        num_variables = math.prod(shape)
+        if not np.array_equal(np.sort(order), np.arange(num_variables)):
+            raise ValueError(f"the order must hold each of 0..{num_variables - 1} exactly once")
+        if (schedule.num_stages, schedule.first_step, schedule.num_steps) != (depth.num_stages, 0, num_variables):
+            raise ValueError(f"the schedule must have {depth.num_stages} stage(s) of steps 0..{num_variables - 1}")
+        self.num_variables, self.device = num_variables, device
+        self._levels = depth.levels.to(device)
+        self._network, self._shape = network, shape
+        self._rank = torch.from_numpy(np.argsort(order)).to(device)
+        self._groups = [
+            Group(stage=stage, start=start, variables=order[start:stop])
+            for stage in range(depth.num_stages)
+            for start, stop in schedule.groups(stage)
+        ]
+
+    def plans(self, context: Context) -> list[list[Group]]:
+        """For each item its groups that are not empty, in the decoder's sequence."""
+        known: dict[bytes, list[Group]] = {}  # most items have the same variables to code
+        plans = []
+        for coded in context.coded:
+            key = coded.tobytes()
+            if key not in known:
+                known[key] = self._plan(coded)
+            plans.append(known[key])
+        return plans
+
+    def at_level(self, x: Int[Tensor, "*B"], level: Int[Tensor, "*#B"]) -> Int[Tensor, "*B"]:
+        """The data x downscaled, each variable to a level of its own."""
+        return self._levels.take(level * self._levels.shape[1] + x)
+
+    def mask(self, groups: Sequence[Group], context: Context) -> Bool[Tensor, "B D"]:
+        """The variables that are revealed when a group is coded, for one group of each item."""
+        start = self.tensor([group.start for group in groups])
+        return ((self._rank < start[:, None]) & ~context.absent) | context.given
+
+    def call(self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], groups: Sequence[Group]) -> Rows:
+        """What the network says of one group of each item. One call."""
+        where, is_real = _padded([group.variables for group in groups])
+        stages = np.array([group.stage for group in groups])
+        index = torch.from_numpy(where).to(self.device)
+        shape = (-1, *self._shape)
+        outputs = self._network.integers(
+            inputs.view(shape), mask.view(shape), torch.from_numpy(stages).to(self.device), mask.sum(1), index
+        )
+        sizes = is_real.sum(1)
+        return Rows(
+            outputs=_selected(outputs.cpu().numpy(), is_real),
+            item=np.arange(len(groups)).repeat(sizes),
+            variable=where[is_real],
+            stage=stages.repeat(sizes),
+            parent=_selected(inputs.gather(1, index).cpu().numpy(), is_real),
+            bounds=list(itertools.pairwise([0, *sizes.cumsum().tolist()])),
+        )
+
+    def tensor(self, values: Sequence[int] | Int[np.ndarray, "B"]) -> Int[Tensor, "B"]:
+        """Whole numbers on the network's device."""
+        return torch.as_tensor(values, dtype=torch.long, device=self.device)
+
+    def _plan(self, coded: Bool[np.ndarray, "D"]) -> list[Group]:
+        plan = []
+        for group in self._groups:
+            variables = group.variables[coded[group.variables]]
+            if variables.size:
+                plan.append(Group(stage=group.stage, start=group.start, variables=variables))
+        return plan
+
+
+def _padded(parts: Sequence[Int[np.ndarray, "_"]]) -> tuple[Int[np.ndarray, "B N"], Bool[np.ndarray, "B N"]]:
+    """The parts as rows of one array, and where it holds them; elsewhere it is 0."""
+    sizes = np.array([part.size for part in parts])
+    is_real = np.arange(sizes.max()) < sizes[:, None]
+    padded = np.zeros(is_real.shape, np.int64)
+    padded[is_real] = np.concatenate(parts)
+    return padded, is_real
+
+
+def _selected(rows: Integer[np.ndarray, "B N *O"], is_real: Bool[np.ndarray, "B N"]) -> Integer[np.ndarray, "R *O"]:
+    """The rows that are no padding; no copy where none is."""
+    return rows.reshape(-1, *rows.shape[2:]) if is_real.all() else rows[is_real]

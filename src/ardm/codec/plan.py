@@ -1,0 +1,65 @@
+"""How a model codes unless told otherwise: its order, its schedules, and which of them it uses."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ardm.codec.options import ORDER_NAMES, OrderChoice
+from ardm.errors import UsageError
+from ardm.orders import NAMED_ORDERS, Order, Shape, pseudorandom
+from ardm.schedule import Schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodingPlan:
+    """The coding part of an exact model."""
+
+    order: OrderChoice
+    schedules: tuple[Schedule, ...]
+    """By rising number of calls; files name them by number."""
+    default: int
+    """The number of the schedule that is used unless a file says otherwise."""
+
+    def __post_init__(self) -> None:
+        calls = [schedule.num_calls for schedule in self.schedules]
+        if not calls or sorted(set(calls)) != calls:
+            raise ValueError(f"schedules must have rising numbers of calls, got {calls}")
+        if not 0 <= self.default < len(calls):
+            raise ValueError(f"the default must be one of {len(calls)} schedules, got {self.default}")
+
+    def schedule_for(self, num_calls: int) -> int:
+        """The number of the richest schedule within a budget of calls."""
+        calls = [schedule.num_calls for schedule in self.schedules]
+        if num_calls < calls[0]:
+            raise UsageError(f"--calls {num_calls} is too few: this model has schedules for {calls[0]} calls and more")
+        return max(i for i, c in enumerate(calls) if c <= num_calls)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "order": self.order.name,
+            "seed": self.order.seed,
+            "schedules": [{"starts": s.starts, "num_steps": s.num_steps} for s in self.schedules],
+            "default": self.default,
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "CodingPlan":
+        """The plan that `to_dict` wrote."""
+        schedules = tuple(
+            Schedule(starts=tuple(map(tuple, s["starts"])), num_steps=s["num_steps"]) for s in values["schedules"]
+        )
+        order = OrderChoice(name=values["order"], seed=values["seed"])
+        return cls(order=order, schedules=schedules, default=values["default"])
+
+
+def order_of(choice: OrderChoice, shape: Shape) -> Order:
+    """The order of a shape that a choice means."""
+    return pseudorandom(shape, choice.seed) if choice.name == "pseudorandom" else NAMED_ORDERS[choice.name](shape)
+
+
+def parse_order(text: str) -> OrderChoice:
+    """An order from its name, the pseudorandom one with an optional seed: `pseudorandom:7`."""
+    name, _, seed = text.partition(":")
+    if name not in ORDER_NAMES or (seed and not (name == "pseudorandom" and seed.isdigit())):
+        raise UsageError(f"--order must be one of {', '.join(ORDER_NAMES)} or pseudorandom:SEED, got {text!r}")
+    return OrderChoice(name=name, seed=int(seed or 0))

@@ -1,0 +1,199 @@
+"""How a variable's next value is spelled in symbols, and the weights of each symbol, for every parametrization.
+
+| spelling | parametrization | symbols of one variable |
+|---|---|---|
+| `Classes` | data, one stage | its class |
+| `Siblings` | data, several stages | the number of its child among the children of its parent, by rising value |
+| `Digits` | direct | the digit of the stage |
+| `Nibbles` | mixture of logistics | the hexadecimal digits of its class, most significant first |
+
+Symbols that no class can reach have no weight (see `frequencies`). R rows, one for each variable.
+"""
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Int, Integer
+
+from ardm.codec.frequencies import (
+    DIGIT_BASE,
+    MAX_COMPONENTS,
+    Weights,
+    grouped_weights,
+    log_scale_range,
+    mixture_weights,
+    softmax_weights,
+)
+from ardm.depth import BaseDepthMap, DepthMap
+from ardm.parametrizations import (
+    DataParametrization,
+    DirectParametrization,
+    LogisticMixtureParametrization,
+    Parametrization,
+)
+
+Column = Int[np.ndarray, "R"]
+
+MAX_CLASSES = 1 << 16
+"""As many fit in the coarse weights of the coder's last symbols."""
+MAX_GROUPED_CLASSES = 1 << 14
+"""As many classes keep the share of a child within 2^38."""
+
+
+@runtime_checkable
+class Spelling(Protocol):
+    """A variable's child, given its parent and the stage, as a word of `length` symbols."""
+
+    length: int
+
+    def symbols(self, stage: Column, parent: Column, child: Column) -> Int[np.ndarray, "R G"]:
+        """The symbols of children."""
+
+    def weights(
+        self, outputs: Integer[np.ndarray, "R O"], stage: Column, parent: Column, before: Int[np.ndarray, "R g"]
+    ) -> Weights:
+        """The weights of the next symbols after those `before`."""
+
+    def child(self, stage: Column, parent: Column, symbols: Int[np.ndarray, "R G"]) -> Column:
+        """The children that symbols spell."""
+
+
+def spelling_of(parametrization: Parametrization) -> Spelling:
+    """The spelling for a parametrization."""
+    match parametrization:
+        case DirectParametrization(depth=BaseDepthMap() as depth):
+            return Digits(depth)
+        case LogisticMixtureParametrization():
+            return Nibbles(parametrization)
+        case DataParametrization(depth=depth) if depth.num_stages == 1:
+            return Classes(depth.num_classes)
+        case DataParametrization(depth=depth):
+            return Siblings(depth)
+    raise ValueError(f"no exact weights are defined for a {type(parametrization).__name__}")
+
+
+class Classes:
+    """All K classes in one row."""
+
+    length = 1
+
+    def __init__(self, num_classes: int) -> None:
+        if num_classes > MAX_CLASSES:
+            raise ValueError(f"exact rows have up to {MAX_CLASSES} classes, got {num_classes}")
+        self._num_classes = num_classes
+
+    def symbols(self, stage: Column, parent: Column, child: Column) -> Int[np.ndarray, "R G"]:
+        """The classes themselves."""
+        return child[:, None]
+
+    def weights(
+        self, outputs: Integer[np.ndarray, "R O"], stage: Column, parent: Column, before: Int[np.ndarray, "R g"]
+    ) -> Weights:
+        """A softmax over all outputs."""
+        return softmax_weights(outputs, np.zeros_like(stage), np.full_like(stage, self._num_classes), self._num_classes)
+
+    def child(self, stage: Column, parent: Column, symbols: Int[np.ndarray, "R G"]) -> Column:
+        """The classes themselves."""
+        return symbols[:, 0]
+
+
+class Siblings:
+    """The children of a parent, each with the sum of the classes below it."""
+
+    length = 1
+
+    def __init__(self, depth: DepthMap) -> None:
+        if depth.num_classes > MAX_GROUPED_CLASSES:
+            raise ValueError(f"exact upscaling takes up to {MAX_GROUPED_CLASSES} classes, got {depth.num_classes}")
+        levels = depth.levels.cpu().numpy()
+        families = [_sorted_families(*levels[stage : stage + 2]) for stage in range(depth.num_stages)]
+        parents, children, classes, siblings = np.stack(families, axis=1)
+        stages = np.arange(depth.num_stages)[:, None]
+        values = np.arange(depth.num_values)
+        first = stages * depth.num_classes
+        self._begin = first + np.stack([row.searchsorted(values, "left") for row in parents])
+        self._end = first + np.stack([row.searchsorted(values, "right") for row in parents])
+        self._classes, self._siblings = classes.ravel(), siblings.ravel()
+        self._number = np.zeros((depth.num_stages, depth.num_values), np.int64)
+        self._number[stages, children] = siblings
+        self._values = np.zeros((depth.num_stages, depth.num_values, siblings.max() + 1), np.int64)
+        self._values[stages, parents, siblings] = children
+
+    def symbols(self, stage: Column, parent: Column, child: Column) -> Int[np.ndarray, "R G"]:
+        """The numbers of children among their siblings; a value has one parent only."""
+        return self._number[stage, child][:, None]
+
+    def weights(
+        self, outputs: Integer[np.ndarray, "R O"], stage: Column, parent: Column, before: Int[np.ndarray, "R g"]
+    ) -> Weights:
+        """Sums over the classes below each child."""
+        begin, end = self._begin[stage, parent], self._end[stage, parent]
+        return grouped_weights(outputs, begin, end, self._classes, self._siblings, self._values.shape[2])
+
+    def child(self, stage: Column, parent: Column, symbols: Int[np.ndarray, "R G"]) -> Column:
+        """The values of the numbered children."""
+        return self._values[stage, parent, symbols[:, 0]]
+
+
+def _sorted_families(parents: Int[np.ndarray, "K"], children: Int[np.ndarray, "K"]) -> tuple[Int[np.ndarray, "K"], ...]:
+    """Of the classes sorted by parent and child: parents, children, classes, and the number among the siblings."""
+    classes = np.lexsort((children, parents))
+    parents, children = parents[classes], children[classes]
+    running = np.cumsum(np.diff(children, prepend=-1) != 0)
+    return parents, children, classes, running - running[parents.searchsorted(parents)]
+
+
+class Digits:
+    """The digit of a stage in base b; those that lead beyond class K-1 are not reachable."""
+
+    length = 1
+
+    def __init__(self, depth: BaseDepthMap) -> None:
+        self._base, self._num_classes = depth.base, depth.num_classes
+        self._scale = depth.base ** np.arange(depth.num_stages)[::-1]
+
+    def symbols(self, stage: Column, parent: Column, child: Column) -> Int[np.ndarray, "R G"]:
+        """The digits (child - parent) / b^(S-1-stage)."""
+        return ((child - parent) // self._scale[stage])[:, None]
+
+    def weights(
+        self, outputs: Integer[np.ndarray, "R O"], stage: Column, parent: Column, before: Int[np.ndarray, "R g"]
+    ) -> Weights:
+        """A softmax over the b outputs of the stage."""
+        beyond = -(-(self._num_classes - parent) // self._scale[stage])
+        return softmax_weights(outputs, stage * self._base, np.minimum(beyond, self._base), self._base)
+
+    def child(self, stage: Column, parent: Column, symbols: Int[np.ndarray, "R G"]) -> Column:
+        """The parents with their next digit."""
+        return parent + symbols[:, 0] * self._scale[stage]
+
+
+class Nibbles:
+    """The hexadecimal digits of a class, each weighed by differences of the mixture's cumulative distribution."""
+
+    def __init__(self, parametrization: LogisticMixtureParametrization) -> None:
+        self._num_classes = parametrization.depth.num_classes
+        if parametrization.num_components > MAX_COMPONENTS or not 2 <= self._num_classes <= 1 << 16:
+            raise ValueError(
+                f"exact mixtures have up to {MAX_COMPONENTS} components and 2..65536 classes, "
+                f"got {parametrization.num_components} and {self._num_classes}"
+            )
+        self._log_scale_range = log_scale_range(parametrization)
+        self.length = -(-(self._num_classes - 1).bit_length() // 4)
+        self._sizes = DIGIT_BASE ** np.arange(self.length)[::-1]
+
+    def symbols(self, stage: Column, parent: Column, child: Column) -> Int[np.ndarray, "R G"]:
+        """The digits, most significant first."""
+        return child[:, None] // self._sizes % DIGIT_BASE
+
+    def weights(
+        self, outputs: Integer[np.ndarray, "R O"], stage: Column, parent: Column, before: Int[np.ndarray, "R g"]
+    ) -> Weights:
+        """Those of the next digit."""
+        num_before = before.shape[1]
+        first = before @ self._sizes[:num_before]
+        return mixture_weights(outputs, first, int(self._sizes[num_before]), self._num_classes, self._log_scale_range)
+
+    def child(self, stage: Column, parent: Column, symbols: Int[np.ndarray, "R G"]) -> Column:
+        """The classes that digits spell."""
+        return symbols @ self._sizes

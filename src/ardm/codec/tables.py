@@ -1,0 +1,79 @@
+"""Integer tables of exp and the logistic function: the same numbers on every machine.
+
+Every entry is the whole number nearest to a real one that its docstring names, so that another implementation may
+compute it in its own way. Here it is Python's unbounded integers, with 128 bits behind the point: no floating point.
+
+| table | entry |
+|---|---|
+| `EXPONENTIAL[d]` | 2^24 exp(-d/64), d = 0..; zero from its last entry on |
+| `INVERSE_SCALE[i]` | 2^32 exp(-(i + LEAST_LOG_SCALE)/64), for log-scales LEAST..GREATEST_LOG_SCALE |
+| `LOGISTIC_TAIL[j]` | 2^32 / (1 + exp(j/128)), j = 0..; zero from its last entry on |
+
+They are part of the format and must never change. (Compiled functions in `frequencies` hold copies of them, which numba
+would go on using until that file changes too.)
+"""
+
+import numpy as np
+from jaxtyping import Int64
+
+from ardm.exact.outputs import UNITS_PER_NAT
+
+WEIGHT_BITS = 24
+"""Weights of a row sum to 2^24, and the largest exponential is as much."""
+LEAST_LOG_SCALE, GREATEST_LOG_SCALE = -4 * UNITS_PER_NAT, 16 * UNITS_PER_NAT
+"""Widths of logistics: from e^-4 to e^16 classes."""
+INVERSE_SCALE_BITS = 32
+TAIL_BITS = 32
+TAIL_STEPS_PER_UNIT = 128
+
+_POINT = 128
+_ONE = 1 << _POINT
+
+
+def _exp_minus(numerator: int, denominator: int) -> int:
+    """2^128 exp(-numerator/denominator), to a few units, by its Taylor series."""
+    total, term, k = 0, _ONE, 0
+    while term:
+        total += -term if k % 2 else term
+        k += 1
+        term = term * numerator // (denominator * k)
+    return total
+
+
+def _powers(first: int, ratio: int, count: int) -> list[int]:
+    """first, first * ratio, first * ratio^2, ...: `count` numbers with 128 bits behind the point."""
+    values = [first]
+    for _ in range(count - 1):
+        values.append(values[-1] * ratio >> _POINT)
+    return values
+
+
+def _rounded(value: int, bits: int) -> int:
+    """The whole number nearest to 2^bits times a number with 128 bits behind the point."""
+    return ((value >> (_POINT - bits - 1)) + 1) >> 1
+
+
+def _exponential() -> Int64[np.ndarray, "E"]:
+    powers = _powers(_ONE, _exp_minus(1, UNITS_PER_NAT), 18 * UNITS_PER_NAT)
+    return _until_zero([_rounded(power, WEIGHT_BITS) for power in powers])
+
+
+def _inverse_scale() -> Int64[np.ndarray, "L"]:
+    widest = _ONE * _ONE // _exp_minus(-LEAST_LOG_SCALE, UNITS_PER_NAT)
+    powers = _powers(widest, _exp_minus(1, UNITS_PER_NAT), GREATEST_LOG_SCALE - LEAST_LOG_SCALE + 1)
+    return np.array([_rounded(power, INVERSE_SCALE_BITS) for power in powers], np.int64)
+
+
+def _logistic_tail() -> Int64[np.ndarray, "J"]:
+    powers = _powers(_ONE, _exp_minus(1, TAIL_STEPS_PER_UNIT), 24 * TAIL_STEPS_PER_UNIT)
+    return _until_zero([_rounded(power * _ONE // (_ONE + power), TAIL_BITS) for power in powers])
+
+
+def _until_zero(values: list[int]) -> Int64[np.ndarray, "E"]:
+    """The values up to the first that is zero, which they must reach."""
+    return np.array(values[: values.index(0) + 1], np.int64)
+
+
+EXPONENTIAL = _exponential()
+INVERSE_SCALE = _inverse_scale()
+LOGISTIC_TAIL = _logistic_tail()

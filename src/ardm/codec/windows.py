@@ -1,0 +1,128 @@
+"""Windows: items of a model's shape laid over an array of any size, so that each sees neighbours that are decoded.
+
+Along an axis of N places, windows of n places start n - n // 8 apart, from place 0 on, until one reaches the end. The
+even ones (0, 2, ...) code all of their places; they do not overlap. The odd ones code the places between, and are
+given the n // 8 places on either side that they share with their neighbours. Over several axes a window codes the
+product of what it codes along each. It waits only for windows that are odd along fewer axes: whatever the size of an
+image, it is decoded in three waves, each of which is one large batch.
+
+Places of a window beyond the array are absent. So are those that the array hides: they are not coded at all.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Integer
+
+from ardm.orders import Shape
+
+OVERLAP_FRACTION = 8
+"""Neighbours share this part of a window."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """A window along one axis."""
+
+    start: int
+    stop: int
+    """Its end, or that of the array."""
+    coded_start: int
+    coded_stop: int
+    is_odd: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """A window over an array, as slices of the array and of the item that it is."""
+
+    area: tuple[slice, ...]
+    """Its places in the array."""
+    inside: tuple[slice, ...]
+    """The same places in the item."""
+    coded_area: tuple[slice, ...]
+    """The places in the array that it codes."""
+    coded: tuple[slice, ...]
+    """The same places in the item."""
+    wave: int
+    """The number of axes along which it is odd."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Canvas:
+    """An array of classes that windows code."""
+
+    values: Integer[np.ndarray, "*size"]
+    hidden: Bool[np.ndarray, "*#size"] | None = None
+    """Places that are not coded."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Item:
+    """What a window shows of a canvas, as a row of variables."""
+
+    x: Integer[np.ndarray, "D"]
+    given: Bool[np.ndarray, "D"]
+    absent: Bool[np.ndarray, "D"]
+
+
+def num_windows(size: Shape, shape: Shape) -> int:
+    """How many windows of a shape cover an array of a size."""
+    return math.prod(_num_spans(*axis) for axis in zip(size, shape, strict=True))
+
+
+def windows(size: Shape, shape: Shape) -> Iterator[Window]:
+    """The windows of a shape over an array, the last axis fastest."""
+    axes = [_spans(*axis) for axis in zip(size, shape, strict=True)]
+    return map(_window, itertools.product(*axes))
+
+
+def cut(canvas: Canvas, window: Window, shape: Shape) -> Item:
+    """What a window shows of a canvas; of absent places it shows 0."""
+    x, given, absent = np.zeros(shape, np.int64), np.zeros(shape, bool), np.ones(shape, bool)
+    hidden = False if canvas.hidden is None else np.broadcast_to(canvas.hidden, canvas.values.shape)[window.area]
+    x[window.inside] = canvas.values[window.area]
+    absent[window.inside] = hidden
+    given[window.inside] = ~absent[window.inside]
+    given[window.coded] = False
+    return Item(x=x.ravel(), given=given.ravel(), absent=absent.ravel())
+
+
+def paste(canvas: Canvas, window: Window, x: Integer[np.ndarray, "D"], shape: Shape) -> None:
+    """Fill in what a window has coded."""
+    canvas.values[window.coded_area] = x.reshape(shape)[window.coded]
+
+
+def _num_spans(size: int, length: int) -> int:
+    return 1 + max(0, -((length - size) // _stride(length)))
+
+
+def _stride(length: int) -> int:
+    return length - length // OVERLAP_FRACTION
+
+
+def _spans(size: int, length: int) -> list[Span]:
+    count = _num_spans(size, length)
+    return [_span(number, number == count - 1, size, length) for number in range(count)]
+
+
+def _span(number: int, is_last: bool, size: int, length: int) -> Span:
+    start = number * _stride(length)
+    stop = min(start + length, size)
+    is_odd = number % 2 == 1
+    shared = length // OVERLAP_FRACTION if is_odd else 0
+    coded_stop = stop if is_last else stop - shared
+    return Span(start=start, stop=stop, coded_start=start + shared, coded_stop=coded_stop, is_odd=is_odd)
+
+
+def _window(spans: tuple[Span, ...]) -> Window:
+    return Window(
+        area=tuple(slice(s.start, s.stop) for s in spans),
+        inside=tuple(slice(0, s.stop - s.start) for s in spans),
+        coded_area=tuple(slice(s.coded_start, s.coded_stop) for s in spans),
+        coded=tuple(slice(s.coded_start - s.start, s.coded_stop - s.start) for s in spans),
+        wave=sum(s.is_odd for s in spans),
+    )

@@ -1,0 +1,115 @@
+"""Numbers, checks and deflated parts, as the files hold them: little endian, each value in one form only.
+
+A varint is an unsigned LEB128: seven bits a byte, the lowest first, bit 7 set on every byte but the last. Only the
+shortest form is read, and nothing above 64 bits.
+"""
+
+import zlib
+
+from ardm.errors import DamagedError
+
+MAX_VARINT = 2**64 - 1
+CHECK_BYTES = 4
+
+
+def varint(number: int) -> bytes:
+    """The shortest LEB128 form of a number in 0..2^64-1."""
+    if not 0 <= number <= MAX_VARINT:
+        raise ValueError(f"a varint holds 0..{MAX_VARINT}, got {number}")
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def uint32(number: int) -> bytes:
+    """Four bytes, the lowest first."""
+    return number.to_bytes(4, "little")
+
+
+def uint64(number: int) -> bytes:
+    """Eight bytes, the lowest first."""
+    return number.to_bytes(8, "little")
+
+
+def check_of(*parts: bytes) -> int:
+    """The CRC-32 (zlib's) of the parts, one after the other."""
+    check = 0
+    for part in parts:
+        check = zlib.crc32(part, check)
+    return check
+
+
+class Cursor:
+    """Bytes read from the front; a DamagedError where they end too soon or hold what they must not."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+
+    @property
+    def remaining(self) -> int:
+        """The number of bytes not read yet."""
+        return len(self._data) - self._position
+
+    def take(self, num_bytes: int) -> bytes:
+        """The next bytes."""
+        if num_bytes > self.remaining:
+            raise DamagedError(f"it ends too soon: {num_bytes} bytes expected, {self.remaining} left")
+        start, self._position = self._position, self._position + num_bytes
+        return self._data[start : self._position]
+
+    def rest(self) -> bytes:
+        """All bytes not read yet."""
+        return self.take(self.remaining)
+
+    def byte(self, most: int = 0xFF) -> int:
+        """The next byte, 0..most."""
+        return _in_range(self.take(1)[0], 0, most)
+
+    def uint32(self) -> int:
+        """The next four bytes as a number."""
+        return int.from_bytes(self.take(4), "little")
+
+    def varint(self, least: int = 0, most: int = MAX_VARINT) -> int:
+        """The next number, least..most."""
+        number, shift = 0, 0
+        while (byte := self.take(1)[0]) > 0x7F:
+            number |= (byte & 0x7F) << shift
+            shift += 7
+            if shift > 63:
+                raise DamagedError("a number of more than 64 bits")
+        if byte == 0 and shift:
+            raise DamagedError("a number that is not in its shortest form")
+        return _in_range(number | byte << shift, least, most)
+
+    def finish(self) -> None:
+        """A DamagedError unless every byte has been read."""
+        if self.remaining:
+            raise DamagedError(f"{self.remaining} bytes too many")
+
+
+def _in_range(number: int, least: int, most: int) -> int:
+    if not least <= number <= most:
+        raise DamagedError(f"a number lies outside {least}..{most}: {number}")
+    return number
+
+
+def deflate(data: bytes) -> bytes:
+    """A raw deflate stream (RFC 1951)."""
+    coder = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return coder.compress(data) + coder.flush()
+
+
+def inflate(data: bytes, most: int) -> bytes:
+    """What a raw deflate stream holds, at most that many bytes; the stream ends where the data ends."""
+    decoder = zlib.decompressobj(-zlib.MAX_WBITS)
+    try:
+        content = decoder.decompress(data, most + 1)  # one more: the end is seen, and an excess too
+    except zlib.error as error:
+        raise DamagedError(f"a deflated part cannot be restored: {error}") from None
+    if len(content) > most or not decoder.eof or decoder.unused_data:
+        raise DamagedError("a deflated part does not have its stated size")
+    return content

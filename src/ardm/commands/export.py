@@ -1,0 +1,74 @@
+"""ardm export."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from ardm.commands.common import load, planning_losses, progress, require_positive
+from ardm.errors import UsageError
+
+DEFAULT_CALLS = {"text": 100, "images": 100, "sound": 500}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """Make an exact model of a run: integers that every machine computes alike, and the order that codes best."""
+
+    run_folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """A run's folder or a model file."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
+    """The exact model's file."""
+    data: Path | None = None
+    """The data that the run was trained on; by default where the run found it."""
+    calls: int | None = None
+    """Network calls that the model codes an item with unless told otherwise; by default 100, for sound 500."""
+    items: int = 64
+    """Training items that set the scales of activations."""
+    valid_items: int = 8
+    """Held-out items that choose the order."""
+    seed: int = 0
+    device: str | None = None
+
+    def run(self) -> None:
+        """Round the network, choose the order, write the file, and say what rounding costs."""
+        require_positive(items=self.items, valid_items=self.valid_items, calls=self.calls)
+        import torch
+
+        from ardm.checkpoint import save_model
+        from ardm.export import candidate_orders, export_model
+        from ardm.media import load_corpus
+
+        trained, _, _ = load(self.run_folder, self.device)
+        if trained.exact is not None:
+            raise UsageError(f"{self.run_folder} is an exact model already")
+        corpus = load_corpus(trained.config.data, self._data_path())
+        shape = trained.model.shape
+        train, valid = (torch.from_numpy(corpus.items(split, shape)) for split in ("train", "valid"))
+        chosen = valid[: self.valid_items].long()
+        calls = max(self.calls or DEFAULT_CALLS[trained.config.data.medium], trained.model.num_stages)
+        with progress("trying orders", len(candidate_orders()) * calls * len(chosen)) as advance:
+            exact = export_model(
+                trained,
+                train[torch.arange(self.items) * len(train) // self.items].long(),
+                chosen,
+                planning_losses(trained),
+                num_calls=calls,
+                seed=self.seed,
+                on_step=advance,
+            )
+        save_model(self.output, exact)
+        part = exact.exact
+        assert part is not None
+        schedule = part.coding.schedules[part.coding.default]
+        print(f"{self.output}: {self.output.stat().st_size:,} bytes, model {part.identity.hex()}")
+        print(f"codes in {schedule.num_calls} calls, {part.coding.order.name} order")
+
+    def _data_path(self) -> Path:
+        from ardm.state import read_data_path
+
+        path = self.data or read_data_path(self.run_folder)
+        if path is None:
+            raise UsageError(f"{self.run_folder} does not say where its data lies; give it with --data")
+        return path

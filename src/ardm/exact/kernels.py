@@ -1,0 +1,124 @@
+"""The integer operations of exact networks for a CPU, compiled by Numba.
+
+Each gives what the operation of the same name of `operations.TorchOperations` gives, bit for bit, in one pass over its
+data. A float32 product is followed by a rounding and never by a sum, so that nothing can be contracted.
+"""
+
+from typing import no_type_check
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+@no_type_check
+def norm(x, gain, limit, out):
+    """out[i] = x[i] * float32(gain / |x[i]|), rounded and clamped to +-limit; gain is float64, x int32, out int16."""
+    rows, width = x.shape
+    for i in range(rows):
+        row = x[i]
+        total = np.int64(0)
+        for c in range(width):
+            value = np.int64(row[c])
+            total += value * value
+        scale = np.float32(gain / np.sqrt(np.float64(max(total, 1))))
+        for c in range(width):
+            y = np.rint(np.float32(row[c]) * scale)
+            out[i, c] = np.int16(min(max(y, -limit), limit))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+@no_type_check
+def depthwise(x, weight, scale, out):
+    """out = the depthwise convolution of x (B, H, W, C) with weight (rows, columns, C), rescaled to +-127."""
+    batch, height, width, channels = x.shape
+    rows, columns = weight.shape[0], weight.shape[1]
+    total = np.empty(channels, np.int32)
+    for b in range(batch):
+        for i in range(height):
+            for j in range(width):
+                total[:] = 0
+                for p in range(max(0, rows // 2 - i), min(rows, height + rows // 2 - i)):
+                    for q in range(max(0, columns // 2 - j), min(columns, width + columns // 2 - j)):
+                        pixel, tap = x[b, i + p - rows // 2, j + q - columns // 2], weight[p, q]
+                        for c in range(channels):
+                            total[c] += np.int32(pixel[c]) * np.int32(tap[c])
+                row = out[b, i, j]
+                for c in range(channels):
+                    y = np.rint(np.float32(total[c]) * scale[c])
+                    row[c] = np.int8(min(max(y, np.float32(-127)), np.float32(127)))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+@no_type_check
+def rescale(x, scale, low, out):
+    """out = x (N, C) times the scale of each channel, rounded and clamped to low..127."""
+    rows, width = x.shape
+    for i in range(rows):
+        for c in range(width):
+            y = np.rint(np.float32(x[i, c]) * scale[c])
+            out[i, c] = np.int8(min(max(y, low), np.float32(127)))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+@no_type_check
+def rescale_squared(x, scale, out):
+    """out = the square of x (N, C) times the scale of each channel, at most 127; 0 where x is negative."""
+    rows, width = x.shape
+    for i in range(rows):
+        for c in range(width):
+            y = max(np.float32(x[i, c]) * scale[c], np.float32(0))
+            out[i, c] = np.int8(min(np.rint(y * y), np.float32(127)))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+@no_type_check
+def attention_weights(scores, exponential, scale, out):
+    """out[i, j] = exponential[(the largest of scores[i] - scores[i, j]) * scale, rounded]."""
+    rows, length = scores.shape
+    last = np.float32(len(exponential) - 1)
+    for i in range(rows):
+        peak = scores[i].max()
+        for j in range(length):
+            distance = np.rint((peak - scores[i, j]) * scale)
+            out[i, j] = exponential[np.int32(min(distance, last))]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+@no_type_check
+def add_rescaled(x, y, scale, limit):
+    """x += y times the scale of each channel, rounded; clamped to +-limit. In place."""
+    rows, width = x.shape
+    for i in range(rows):
+        for c in range(width):
+            total = x[i, c] + np.int32(np.rint(np.float32(y[i, c]) * scale[c]))
+            x[i, c] = min(max(total, -limit), limit)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+@no_type_check
+def embed(index, table, out):
+    """out[i] = the sum over groups g of row index[i, g] of table[g]."""
+    rows, groups = index.shape
+    for i in range(rows):
+        row = out[i]
+        row[:] = 0
+        for g in range(groups):
+            entry = table[g, index[i, g]]
+            for c in range(len(row)):
+                row[c] += entry[c]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+@no_type_check
+def head(x, group, weight, scale, bias, out):
+    """out[i] = weight[group[i]] x[i] times the scale of each output (float64), rounded, plus the bias."""
+    rows, width = x.shape
+    outputs = weight.shape[1]
+    for i in range(rows):
+        g, row = group[i], x[i]
+        for o in range(outputs):
+            column, total = weight[g, o], np.int64(0)
+            for c in range(width):
+                total += np.int64(np.int32(row[c]) * np.int32(column[c]))
+            out[i, o] = np.int32(np.rint(np.float64(total) * scale[g, o])) + bias[g, o]

@@ -1,0 +1,127 @@
+"""An exact network in use: operations chosen by a self-test, items spread over threads, outputs as floats too."""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from jaxtyping import Bool, Float, Int, Int32
+from torch import Tensor, nn
+
+from ardm.errors import ExactError
+from ardm.exact.operations import Operations, available_operations
+from ardm.exact.outputs import OutputUnits
+
+FORCED_OPERATIONS = "ARDM_EXACT"
+"""Environment variable that names the only operations to use: compiled, int8, float32 or float64."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfTest:
+    """Inputs of a network with the outputs that every machine must give for them."""
+
+    inputs: Int[Tensor, "B *shape"]
+    mask: Bool[Tensor, "B *shape"]
+    stage: Int[Tensor, "B"]
+    where: Int[Tensor, "B N"]
+    outputs: Int32[Tensor, "B N O"]
+
+    def passes(self, core: nn.Module, ops: Operations) -> bool:
+        """Whether a network gives the outputs with these operations, for single items and for batches."""
+        device = next(core.buffers()).device
+        inputs, mask, stage, where = (x.to(device) for x in (self.inputs, self.mask, self.stage, self.where))
+        alone = core(inputs[:1], mask[:1], stage[:1], where[:1], ops).cpu()
+        together = core(inputs, mask, stage, where, ops).cpu()
+        return torch.equal(alone, self.outputs[:1]) and torch.equal(together, self.outputs)
+
+
+class ExactNetwork(nn.Module):
+    """Outputs of an exact network that do not depend on the machine, the batch or the number of threads.
+
+    As floating-point numbers they serve wherever those of a trained network do.
+    """
+
+    def __init__(self, core: nn.Module, units: OutputUnits, test: SelfTest) -> None:
+        super().__init__()
+        self.core, self.units, self.test = core, units, test
+        self._chosen: dict[torch.device, Operations] = {}
+
+    @torch.no_grad()
+    def integers(
+        self,
+        inputs: Int[Tensor, "B *shape"],
+        mask: Bool[Tensor, "B *shape"],
+        stage: Int[Tensor, "B"],
+        t: Int[Tensor, "B"],
+        where: Int[Tensor, "B N"],
+    ) -> Int32[Tensor, "B N O"]:
+        """The outputs of the variables `where`; exact networks do not see the step t."""
+        with full_float32():
+            return self._integers(inputs, mask, stage, where, self.operations(inputs.device))
+
+    def _integers(self, inputs: Tensor, mask: Tensor, stage: Tensor, where: Tensor, ops: Operations) -> Tensor:
+        threads = min(torch.get_num_threads(), len(inputs)) if inputs.device.type == "cpu" else 1
+        if threads == 1:
+            return self.core(inputs, mask, stage, where, ops)
+        parts = zip(*(x.chunk(threads) for x in (inputs, mask, stage, where)), strict=True)
+        return torch.cat(list(_pool(threads).map(lambda part: self.core(*part, ops), parts)))
+
+    def forward(
+        self,
+        inputs: Int[Tensor, "B *shape"],
+        mask: Bool[Tensor, "B *shape"],
+        stage: Int[Tensor, "B"],
+        t: Int[Tensor, "B"],
+    ) -> Float[Tensor, "B *shape O"]:
+        """The outputs of every variable as floating-point numbers."""
+        where = torch.arange(inputs[0].numel(), device=inputs.device).expand(len(inputs), -1)
+        return self.units.to_floats(self.integers(inputs, mask, stage, t, where)).unflatten(1, inputs.shape[1:])
+
+    def operations(self, device: torch.device) -> Operations:
+        """The fastest operations of a device that pass the self-test."""
+        if device not in self._chosen:
+            self._chosen[device] = choose_operations(self.core, self.test, device)
+        return self._chosen[device]
+
+
+def choose_operations(core: nn.Module, test: SelfTest, device: torch.device) -> Operations:
+    """The first of a device's operations with which a network passes its self-test."""
+    available = available_operations(device)
+    forced = os.environ.get(FORCED_OPERATIONS)
+    if forced and forced not in available:
+        raise ExactError(f"{FORCED_OPERATIONS}={forced} is not one of {', '.join(available)}")
+    with full_float32():
+        for name in [forced] if forced else available:
+            if _passes(core, test, available[name]):
+                return available[name]
+    raise ExactError(
+        f"no way of computing on {device} gives the integers that the model file holds; its results are wrong"
+    )
+
+
+@torch.no_grad()
+def _passes(core: nn.Module, test: SelfTest, ops: Operations) -> bool:
+    try:
+        return test.passes(core, ops)
+    except RuntimeError:  # an operation that this build of PyTorch does not have
+        return False
+
+
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """float32 products without TF32."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Threads that each compute on one core."""
+    return ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))

@@ -1,0 +1,273 @@
+"""The operations of exact networks: on integers, or single correctly rounded ones, with one result on every machine.
+
+    product          sums of 8-bit integers, each proved below 2^24 when the network is built: any order of summation,
+                     in int32, float32 or float64, gives the same
+    norm             one sum of squares in int64; sqrt, division and rounding to float32, each correctly rounded
+    rescale          one float32 product, rounded to the nearest integer (ties to even), clamped
+
+No product is followed by a floating-point sum, so that no compiler may contract them; TF32 is never used. Every
+`Operations` is tested against stored integers before use (`model.choose_operations`).
+"""
+
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float32, Float64, Int, Int8, Int16, Int32
+from torch import Tensor
+
+from ardm.exact import kernels
+
+STREAM_LIMIT = 2**23
+"""Values of the residual stream are clamped to this, so that float32 holds them and sums of squares fit int64."""
+
+
+@runtime_checkable
+class Operations(Protocol):
+    """What a network needs of a device."""
+
+    def product(self, x: Int8[Tensor, "N K"], weight: Int8[Tensor, "C K"]) -> Int32[Tensor, "N C"]:
+        """x weight^T."""
+
+    def norm(self, x: Int32[Tensor, "N C"], gain: float, limit: int) -> Int16[Tensor, "N C"]:
+        """x over its length times the gain, clamped to +-limit."""
+
+    def depthwise(
+        self, x: Int16[Tensor, "B H W C"], weight: Int8[Tensor, "P Q C"], scale: Float32[Tensor, "C"]
+    ) -> Int8[Tensor, "B H W C"]:
+        """The depthwise convolution of x, zeros around it, rescaled to +-127."""
+
+    def rescale(self, x: Int32[Tensor, "N C"], scale: Float32[Tensor, "C"], low: int) -> Int8[Tensor, "N C"]:
+        """x times the scale of each channel, clamped to low..127."""
+
+    def add_rescaled(
+        self, x: Int32[Tensor, "N C"], y: Int32[Tensor, "N C"], scale: Float32[Tensor, "C"]
+    ) -> Int32[Tensor, "N C"]:
+        """x + y times the scale of each channel, clamped to +-STREAM_LIMIT; x may be overwritten."""
+
+    def rescale_squared(self, x: Int32[Tensor, "N C"], scale: Float32[Tensor, "C"]) -> Int8[Tensor, "N C"]:
+        """The square of x times the scale of each channel, clamped to 0..127; 0 where x is negative."""
+
+    def rotate(
+        self, x: Int16[Tensor, "B D H C"], cos: Int16[Tensor, "D F"], sin: Int16[Tensor, "D F"], scale: float
+    ) -> Int8[Tensor, "B D H C"]:
+        """Pairs (first half, second half of the channels) turned by the angles of their position, rescaled to +-127."""
+
+    def attend(
+        self,
+        query: Int8[Tensor, "B D H C"],
+        key: Int8[Tensor, "B D H C"],
+        value: Int8[Tensor, "B D H C"],
+        exponential: Int32[Tensor, "L"],
+        score_scale: Float32[Tensor, ""],
+        scale: Float64[Tensor, "H C"],
+    ) -> Int8[Tensor, "B D H C"]:
+        """Values weighted by a table of their scores' distances to the largest one, rescaled to +-127."""
+
+    def embed(self, index: Int[Tensor, "N G"], table: Int32[Tensor, "G V C"]) -> Int32[Tensor, "N C"]:
+        """The sum over groups g of row index[:, g] of table[g]."""
+
+    def head(
+        self,
+        x: Int16[Tensor, "N C"],
+        group: Int[Tensor, "N"],
+        weight: Int16[Tensor, "G O C"],
+        scale: Float64[Tensor, "G O"],
+        bias: Int32[Tensor, "G O"],
+    ) -> Int32[Tensor, "N O"]:
+        """weight[group] x times the scale of each output, rounded, plus the bias."""
+
+
+class TorchOperations:
+    """PyTorch's own operations, on any device.
+
+    `product` says how integers are multiplied, `dtype` in which numbers attention holds them.
+    """
+
+    def __init__(self, product: Callable[[Tensor, Tensor], Tensor], dtype: torch.dtype = torch.float32) -> None:
+        self._product, self._dtype = product, dtype
+
+    def product(self, x: Int8[Tensor, "N K"], weight: Int8[Tensor, "C K"]) -> Int32[Tensor, "N C"]:
+        """x weight^T."""
+        return self._product(x, weight)
+
+    def norm(self, x: Int32[Tensor, "N C"], gain: float, limit: int) -> Int16[Tensor, "N C"]:
+        """x over its length times the gain, clamped to +-limit."""
+        total = x.long().square().sum(-1, keepdim=True).clamp(min=1)
+        scale = (gain / total.double().sqrt()).float()
+        return (x.float() * scale).round().clamp(-limit, limit).to(torch.int16)
+
+    def depthwise(
+        self, x: Int16[Tensor, "B H W C"], weight: Int8[Tensor, "P Q C"], scale: Float32[Tensor, "C"]
+    ) -> Int8[Tensor, "B H W C"]:
+        """The depthwise convolution of x, zeros around it, rescaled to +-127. As a sum of shifted products."""
+        (_, height, width, _), (rows, columns, _) = x.shape, weight.shape
+        padded = F.pad(x, (0, 0, columns // 2, columns // 2, rows // 2, rows // 2)).int()
+        total = torch.zeros_like(x, dtype=torch.int32)
+        for p in range(rows):
+            for q in range(columns):
+                total += padded[:, p : p + height, q : q + width] * weight[p, q].int()
+        return (total.float() * scale).round().clamp(-127, 127).to(torch.int8)
+
+    def rescale(self, x: Int32[Tensor, "N C"], scale: Float32[Tensor, "C"], low: int) -> Int8[Tensor, "N C"]:
+        """x times the scale of each channel, clamped to low..127."""
+        return (x.float() * scale).round().clamp(low, 127).to(torch.int8)
+
+    def add_rescaled(
+        self, x: Int32[Tensor, "N C"], y: Int32[Tensor, "N C"], scale: Float32[Tensor, "C"]
+    ) -> Int32[Tensor, "N C"]:
+        """x + y times the scale of each channel, clamped to +-STREAM_LIMIT."""
+        return (x + (y.float() * scale).round().int()).clamp(-STREAM_LIMIT, STREAM_LIMIT)
+
+    def rescale_squared(self, x: Int32[Tensor, "N C"], scale: Float32[Tensor, "C"]) -> Int8[Tensor, "N C"]:
+        """The square of x times the scale of each channel, clamped to 0..127; 0 where x is negative."""
+        return (x.float() * scale).clamp(min=0).square().round().clamp(max=127).to(torch.int8)
+
+    def rotate(
+        self, x: Int16[Tensor, "B D H C"], cos: Int16[Tensor, "D F"], sin: Int16[Tensor, "D F"], scale: float
+    ) -> Int8[Tensor, "B D H C"]:
+        """Pairs (first half, second half of the channels) turned by the angles of their position, rescaled to +-127."""
+        first, second = x.int().chunk(2, dim=-1)
+        cos, sin = cos.int()[:, None], sin.int()[:, None]
+        turned = torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
+        return (turned.double() * scale).round().clamp(-127, 127).to(torch.int8)
+
+    def attend(
+        self,
+        query: Int8[Tensor, "B D H C"],
+        key: Int8[Tensor, "B D H C"],
+        value: Int8[Tensor, "B D H C"],
+        exponential: Int32[Tensor, "L"],
+        score_scale: Float32[Tensor, ""],
+        scale: Float64[Tensor, "H C"],
+    ) -> Int8[Tensor, "B D H C"]:
+        """Values weighted by a table of their scores' distances to the largest one, rescaled to +-127.
+
+        Weights of 12 bits are multiplied in two halves, so that float32 holds the sums.
+        """
+        query, key, value = (x.transpose(1, 2).to(self._dtype) for x in (query, key, value))  # (B, H, D, C)
+        weights = self._attention_weights(query @ key.mT, exponential, score_scale)
+        high, low = ((part.to(self._dtype) @ value).double() for part in (weights >> 6, weights & 63))
+        mean = (high * 64 + low) / weights.sum(-1, keepdim=True).double()
+        return (mean * scale[:, None]).round().clamp(-127, 127).to(torch.int8).transpose(1, 2)
+
+    def _attention_weights(self, scores: Tensor, exponential: Tensor, score_scale: Tensor) -> Int32[Tensor, "B H D E"]:
+        distance = (scores.amax(-1, keepdim=True) - scores).float() * score_scale
+        return exponential[distance.round().clamp(max=len(exponential) - 1).long()]
+
+    def embed(self, index: Int[Tensor, "N G"], table: Int32[Tensor, "G V C"]) -> Int32[Tensor, "N C"]:
+        """The sum over groups g of row index[:, g] of table[g]."""
+        return torch.stack([rows[i] for rows, i in zip(table, index.unbind(1), strict=True)]).sum(0, dtype=torch.int32)
+
+    def head(
+        self,
+        x: Int16[Tensor, "N C"],
+        group: Int[Tensor, "N"],
+        weight: Int16[Tensor, "G O C"],
+        scale: Float64[Tensor, "G O"],
+        bias: Int32[Tensor, "G O"],
+    ) -> Int32[Tensor, "N O"]:
+        """weight[group] x times the scale of each output, rounded, plus the bias. Products in float64."""
+        out = x.new_empty((len(x), weight.shape[1]), dtype=torch.int32)
+        for g in range(len(weight)):
+            total = x[group == g].double() @ weight[g].double().t()
+            out[group == g] = (total * scale[g]).round().int() + bias[g]
+        return out
+
+
+class CompiledOperations(TorchOperations):
+    """Products by PyTorch, everything else by Numba: the fastest on a CPU."""
+
+    def __init__(self) -> None:
+        super().__init__(int8_product)
+
+    def norm(self, x: Int32[Tensor, "N C"], gain: float, limit: int) -> Int16[Tensor, "N C"]:
+        """x over its length times the gain, clamped to +-limit."""
+        out = torch.empty_like(x, dtype=torch.int16)
+        kernels.norm(x.numpy(), gain, np.float32(limit), out.numpy())
+        return out
+
+    def depthwise(
+        self, x: Int16[Tensor, "B H W C"], weight: Int8[Tensor, "P Q C"], scale: Float32[Tensor, "C"]
+    ) -> Int8[Tensor, "B H W C"]:
+        """The depthwise convolution of x, zeros around it, rescaled to +-127."""
+        out = torch.empty_like(x, dtype=torch.int8)
+        kernels.depthwise(x.numpy(), weight.numpy(), scale.numpy(), out.numpy())
+        return out
+
+    def rescale(self, x: Int32[Tensor, "N C"], scale: Float32[Tensor, "C"], low: int) -> Int8[Tensor, "N C"]:
+        """x times the scale of each channel, clamped to low..127."""
+        out = torch.empty_like(x, dtype=torch.int8)
+        kernels.rescale(x.numpy(), scale.numpy(), np.float32(low), out.numpy())
+        return out
+
+    def rescale_squared(self, x: Int32[Tensor, "N C"], scale: Float32[Tensor, "C"]) -> Int8[Tensor, "N C"]:
+        """The square of x times the scale of each channel, clamped to 0..127; 0 where x is negative."""
+        out = torch.empty_like(x, dtype=torch.int8)
+        kernels.rescale_squared(x.numpy(), scale.numpy(), out.numpy())
+        return out
+
+    def _attention_weights(self, scores: Tensor, exponential: Tensor, score_scale: Tensor) -> Int32[Tensor, "B H D E"]:
+        out = torch.empty_like(scores, dtype=torch.int32)
+        rows = (-1, scores.shape[-1])
+        kernels.attention_weights(
+            scores.view(rows).numpy(), exponential.numpy(), np.float32(score_scale), out.view(rows).numpy()
+        )
+        return out
+
+    def add_rescaled(
+        self, x: Int32[Tensor, "N C"], y: Int32[Tensor, "N C"], scale: Float32[Tensor, "C"]
+    ) -> Int32[Tensor, "N C"]:
+        """x + y times the scale of each channel, clamped to +-STREAM_LIMIT; x is overwritten."""
+        kernels.add_rescaled(x.numpy(), y.numpy(), scale.numpy(), np.int32(STREAM_LIMIT))
+        return x
+
+    def embed(self, index: Int[Tensor, "N G"], table: Int32[Tensor, "G V C"]) -> Int32[Tensor, "N C"]:
+        """The sum over groups g of row index[:, g] of table[g]."""
+        out = table.new_empty((len(index), table.shape[-1]))
+        kernels.embed(index.numpy(), table.numpy(), out.numpy())
+        return out
+
+    def head(
+        self,
+        x: Int16[Tensor, "N C"],
+        group: Int[Tensor, "N"],
+        weight: Int16[Tensor, "G O C"],
+        scale: Float64[Tensor, "G O"],
+        bias: Int32[Tensor, "G O"],
+    ) -> Int32[Tensor, "N O"]:
+        """weight[group] x times the scale of each output, rounded, plus the bias."""
+        out = x.new_empty((len(x), weight.shape[1]), dtype=torch.int32)
+        kernels.head(x.numpy(), group.numpy(), weight.numpy(), scale.numpy(), bias.numpy(), out.numpy())
+        return out
+
+
+def int8_product(x: Int8[Tensor, "N K"], weight: Int8[Tensor, "C K"]) -> Int32[Tensor, "N C"]:
+    """x weight^T by PyTorch's product of bytes; on CUDA sizes are padded to what it takes."""
+    if not x.is_cuda:
+        return torch._int_mm(x, weight.t())
+    rows, columns = x.shape[0], weight.shape[0]
+    inner = -x.shape[1] % 8
+    x = F.pad(x, (0, inner, 0, max(17 - rows, 0)))
+    return torch._int_mm(x, F.pad(weight, (0, inner, 0, -columns % 8)).t())[:rows, :columns]
+
+
+def float_product(dtype: torch.dtype) -> Callable[[Tensor, Tensor], Tensor]:
+    """x weight^T of integers held in floating point: exact while sums stay below 2^24 (float32) or 2^53 (float64)."""
+
+    def product(x: Int[Tensor, "N K"], weight: Int[Tensor, "C K"]) -> Int32[Tensor, "N C"]:
+        return (x.to(dtype) @ weight.to(dtype).t()).int()
+
+    return product
+
+
+def available_operations(device: torch.device) -> dict[str, Operations]:
+    """The ways to compute on a device, fastest first."""
+    plain: dict[str, Operations] = {
+        "int8": TorchOperations(int8_product),
+        "float32": TorchOperations(float_product(torch.float32)),
+        "float64": TorchOperations(float_product(torch.float64), torch.float64),
+    }
+    return {"compiled": CompiledOperations(), **plain} if device.type == "cpu" else plain

@@ -1,0 +1,208 @@
+"""From a trained network to an exact one: units of activations from what they reach on real items.
+
+Nothing is trained: weights are rounded for each output, activations for each channel, to the largest values seen.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ardm.errors import ExactError
+from ardm.exact.bounds import check_bounds
+from ardm.exact.layers import BYTE, ExactNorm
+from ardm.exact.operations import STREAM_LIMIT
+from ardm.exact.outputs import OutputUnits
+from ardm.exact.transformer import ANGLE_ONE, SCORES_PER_NAT, ExactTransformer
+from ardm.exact.unet import ExactSubPixelEmbedding, ExactUNet
+from ardm.model import ARDM
+from ardm.nn.layers import rms_norm
+from ardm.nn.transformer import Attention, Transformer
+from ardm.nn.transformer import Block as TransformerBlock
+from ardm.nn.unet import Block, SubPixelEmbedding, UNet
+from ardm.objective import Corrupted
+
+HEADROOM = 2.0
+"""How far beyond what was seen the residual stream and the input of the head may go."""
+FINEST_STREAM = 8
+"""Most binary places of the residual stream."""
+NORM_QUANTILE = 0.99995
+"""The part of a norm's values that is not clamped."""
+CHANNEL_QUANTILE = 0.9999
+"""The part of the values of a channel that is not clamped."""
+PARTS = ("query", "key", "value")
+QUERY_UNITS = 2.0**16
+"""The largest query or key, before it is normalised."""
+LEAST_PEAK = 1e-6
+"""Peaks of channels that are always zero."""
+
+
+@dataclass
+class Seen:
+    """What the inputs of a layer reach."""
+
+    peaks: Tensor | None = None
+    """The largest absolute value of each channel."""
+    quantile: float = 0.0
+    """What NORM_QUANTILE of all absolute values do not pass."""
+
+    def update(self, x: Float[Tensor, "*N C"]) -> None:
+        """Take in the inputs of one more call."""
+        magnitude = x.detach().abs().flatten(0, -2)
+        place = max(1, round(CHANNEL_QUANTILE * len(magnitude)))
+        peaks = magnitude.kthvalue(place, 0).values.double().clamp(min=LEAST_PEAK)
+        self.peaks = peaks if self.peaks is None else self.peaks.maximum(peaks)
+        values = magnitude.flatten()
+        place = max(1, round(NORM_QUANTILE * len(values)))
+        self.quantile = max(self.quantile, float(values.kthvalue(place).values))
+
+
+@dataclass
+class Observations:
+    """What the inputs of each layer of a network reach, by the layer's name."""
+
+    layers: dict[str, Seen] = field(default_factory=dict)
+
+    def peaks(self, name: str) -> Tensor:
+        """The largest absolute value of each input channel of a layer."""
+        peaks = self.layers[name].peaks
+        assert peaks is not None
+        return peaks.cpu()
+
+    def quantile(self, name: str) -> float:
+        """What nearly all inputs of a layer do not pass."""
+        return max(self.layers[name].quantile, LEAST_PEAK)
+
+
+@torch.no_grad()
+def observe(model: ARDM, batches: Iterable[Corrupted]) -> Observations:
+    """What the inputs of layers and blocks reach on corrupted items."""
+    observations = Observations()
+    handles = []
+    for name, module in model.network.named_modules():
+        if isinstance(module, nn.Linear | nn.Conv2d | Block | TransformerBlock | Attention):
+            handles.append(module.register_forward_pre_hook(_observer(observations, name)))
+    try:
+        for c in batches:
+            model.outputs(c.inputs, c.mask, c.stage, c.t)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return observations
+
+
+def _observer(observations: Observations, name: str):  # type: ignore[no-untyped-def]
+    seen = observations.layers.setdefault(name, Seen())
+
+    def hook(module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        x = arguments[0]
+        seen.update(x.movedim(1, -1) if isinstance(module, nn.Conv2d) else x)
+        if isinstance(module, Attention):
+            for part, weight in zip(PARTS, module.query_key_value, strict=True):
+                y = F.linear(x, weight)
+                observations.layers.setdefault(f"{name}.{part}", Seen()).update(y)
+                normal = rms_norm(y.unflatten(-1, (-1, module.head_width)))
+                observations.layers.setdefault(f"{name}.{part}.normal", Seen()).update(normal)
+
+    return hook
+
+
+def quantise(network: nn.Module, exact: nn.Module, seen: Observations, units: OutputUnits) -> None:
+    """Fill an exact network with the rounded weights of a trained one, and prove its bounds."""
+    if isinstance(network, UNet) and isinstance(exact, ExactUNet):
+        _quantise_unet(network, exact, seen, units)
+    elif isinstance(network, Transformer) and isinstance(exact, ExactTransformer):
+        _quantise_transformer(network, exact, seen, units)
+    else:
+        raise ExactError(f"a {type(network).__name__} has no exact form")
+    check_bounds(exact)
+
+
+@torch.no_grad()
+def _quantise_unet(network: UNet, exact: ExactUNet, seen: Observations, units: OutputUnits) -> None:
+    """Fill an exact U-Net with the rounded weights of a trained one."""
+    stream = stream_units(max(float(seen.peaks(f"blocks.{i}").max()) for i in range(len(network.blocks))))
+    _set_embedding(exact.embedding, network.embedding, stream)
+    for i, (block, target) in enumerate(zip(network.blocks, exact.blocks, strict=True)):
+        _set_block(target, block, seen, f"blocks.{i}", stream)
+    for kind in ("down_blocks", "up_blocks"):
+        for i, (layer, resize) in enumerate(zip(getattr(network, kind), getattr(exact, kind), strict=True)):
+            input_units = _set_norm(resize.norm, seen.quantile(f"{kind}.{i}"))
+            resize.product.set_float(layer.weight, torch.tensor(input_units), torch.tensor(stream))
+    shape = (network.head.out_features // exact.head.weight.shape[1], -1)
+    weight, bias = network.head.weight.unflatten(0, shape), network.head.bias.view(shape)
+    input_units = _set_norm(exact.head_norm, HEADROOM * seen.quantile("head"))
+    exact.head.set_float(weight, bias, input_units, units.factor, units.offset)
+
+
+def _set_block(target: Any, block: Any, seen: Observations, name: str, units: float) -> None:
+    norm_units = _set_norm(target.norm, seen.quantile(f"{name}.depthwise"))
+    mixed, hidden = (BYTE / seen.peaks(f"{name}.{layer}") for layer in ("expand", "contract"))
+    target.depthwise.set_float(block.depthwise.weight[:, 0], norm_units, mixed)
+    target.expand.set_float(block.expand.weight, mixed, hidden)
+    target.contract.set_float(block.contract.weight, hidden, torch.tensor(units))
+
+
+@torch.no_grad()
+def _quantise_transformer(
+    network: Transformer, exact: ExactTransformer, seen: Observations, units: OutputUnits
+) -> None:
+    stream = stream_units(max(float(seen.peaks(f"blocks.{i}").max()) for i in range(len(network.blocks))))
+    exact.embedding.values.copy_((network.embedding.double() * stream).round()[None])
+    if network.state_embedding is not None:
+        exact.embedding.states.copy_((network.state_embedding.double() * stream).round()[None])
+    for i, (block, target) in enumerate(zip(network.blocks, exact.blocks, strict=True)):
+        _set_attention(target.attention, block.attention, seen, f"blocks.{i}.attention", stream)
+        _set_feed_forward(target, block, seen, f"blocks.{i}", stream)
+    input_units = _set_norm(exact.head_norm, HEADROOM * seen.quantile("head"))
+    weight, bias = network.head.weight[None], network.head.bias[None]
+    exact.head.set_float(weight, bias, input_units, units.factor, units.offset)
+
+
+def _set_feed_forward(target: Any, block: Any, seen: Observations, name: str, stream: float) -> None:
+    norm_units = torch.tensor(_set_norm(target.norm, seen.quantile(f"{name}.expand")))
+    hidden = BYTE / seen.peaks(f"{name}.contract")  # of squares
+    target.expand.set_float(block.expand.weight, norm_units, hidden.sqrt())
+    target.contract.set_float(block.contract.weight, hidden, torch.tensor(stream))
+
+
+def _set_attention(target: Any, attention: Any, seen: Observations, name: str, stream: float) -> None:
+    norm_units = torch.tensor(_set_norm(target.norm, seen.quantile(name)))
+    sides = zip(("query", "key"), attention.query_key_value, strict=False)
+    turned_units = []
+    for i, (part, weight) in enumerate(sides):
+        before = QUERY_UNITS / float(seen.peaks(f"{name}.{part}").max())
+        getattr(target, part).set_float(weight, norm_units, torch.tensor(before))
+        normal_units = _set_norm(getattr(target, f"{part}_norm"), seen.quantile(f"{name}.{part}.normal"))
+        turned_units.append(BYTE / seen.quantile(f"{name}.{part}.normal"))
+        target.turn_scale[i] = turned_units[i] / (normal_units * ANGLE_ONE)
+    nats = attention.head_width**-0.5 / (turned_units[0] * turned_units[1])
+    target.score_scale.fill_(SCORES_PER_NAT * nats)
+    value, mixed = BYTE / seen.peaks(f"{name}.value"), BYTE / seen.peaks(f"{name}.output")
+    target.value.set_float(attention.query_key_value[2], norm_units, value)
+    target.mean_scale.copy_((mixed / value).view(target.mean_scale.shape))
+    target.output.set_float(attention.output.weight, mixed, torch.tensor(stream))
+
+
+def _set_norm(norm: ExactNorm, quantile: float) -> float:
+    """The units of the norm's output, after setting them."""
+    units = norm.limit / quantile
+    norm.gain.fill_(units * norm.width**0.5)
+    return units
+
+
+def _set_embedding(target: ExactSubPixelEmbedding, embedding: SubPixelEmbedding, units: float) -> None:
+    weight = embedding.weight.double().unflatten(1, (len(target.values), -1)).permute(1, 2, 0)  # (G, J + 2S, C)
+    target.set_float(weight, embedding.features.double(), units)
+
+
+def stream_units(peak: float) -> float:
+    """The finest power of two, up to 2^8, in which a stream with this peak has headroom."""
+    places = FINEST_STREAM
+    while peak * HEADROOM * 2.0**places >= STREAM_LIMIT:
+        places -= 1
+    return 2.0**places

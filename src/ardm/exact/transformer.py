@@ -1,0 +1,182 @@
+"""The exact form of `nn.Transformer`: the same blocks on integers.
+
+stream = embedding                                           int32, 2^-k of a unit
+block:   stream += output(attention(norm)), then stream += contract(relu(expand(norm))^2)
+attention: queries and keys normalised in 12 bits, turned by integer cosines, then bytes; scores become weights
+           of 12 bits by a table of the exponential; the weighted mean of values is one division
+outputs  = head(norm in 16 bits), for the wanted variables alone
+"""
+
+import torch
+from jaxtyping import Bool, Float32, Float64, Int, Int8, Int16, Int32
+from torch import Tensor, nn
+
+from ardm.exact.layers import (
+    BYTE,
+    FLOAT32_SUM,
+    NORM,
+    WORD,
+    ExactHead,
+    ExactLayer,
+    ExactNorm,
+    ExactProduct,
+    require,
+)
+from ardm.exact.operations import STREAM_LIMIT, Operations
+from ardm.nn.transformer import TransformerConfig, rotary_angles
+
+ANGLE_ONE = 2**14
+"""Cosines and sines count 2^-14."""
+EXPONENTIAL_ONE = 4095
+SCORES_PER_NAT = 64
+
+
+class ExactTransformer(nn.Module):
+    """Integer outputs of a Transformer for chosen variables."""
+
+    def __init__(
+        self, config: TransformerConfig, *, num_values: int, num_outputs: int, num_stages: int = 1, max_length: int
+    ) -> None:
+        super().__init__()
+        width = config.width
+        self.embedding = ExactEmbedding(width, num_values, num_stages)
+        self.rotation = ExactRotation(max_length, config.head_width)
+        self.blocks = nn.ModuleList(ExactBlock(config) for _ in range(config.num_layers))
+        self.head_norm = ExactNorm(width, limit=WORD)
+        self.head = ExactHead(width, 1, num_outputs)
+
+    def forward(
+        self,
+        inputs: Int[Tensor, "B D"],
+        mask: Bool[Tensor, "B D"],
+        stage: Int[Tensor, "B"],
+        where: Int[Tensor, "B N"],
+        ops: Operations,
+    ) -> Int32[Tensor, "B N O"]:
+        """The outputs of N variables of each item."""
+        x = self.embedding(inputs, mask, stage, ops)
+        for block in self.blocks:
+            x = block(x, self.rotation, ops)
+        wanted = x.gather(1, where[..., None].expand(-1, -1, x.shape[-1])).flatten(0, 1)
+        group = torch.zeros(len(wanted), dtype=torch.long, device=wanted.device)
+        return self.head(self.head_norm(wanted, ops), group, ops).unflatten(0, where.shape)
+
+
+class ExactBlock(nn.Module):
+    """stream + attention(norm), then stream + contract(relu(expand(norm))^2)."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        width, hidden = config.width, config.mlp_ratio * config.width
+        self.attention = ExactAttention(width, config.head_width)
+        self.norm = ExactNorm(width, limit=BYTE)
+        self.expand = ExactProduct(width, hidden)
+        self.contract = ExactProduct(hidden, width)
+
+    def forward(self, x: Int32[Tensor, "B D C"], rotation: "ExactRotation", ops: Operations) -> Int32[Tensor, "B D C"]:
+        """The block's output; x may be overwritten."""
+        x = self.attention(x, rotation, ops)
+        rows = self.norm(x, ops).to(torch.int8).flatten(0, 1)
+        hidden = ops.rescale_squared(self.expand.sums(rows, ops), self.expand.scale)
+        return self.contract.add_to(x.flatten(0, 1), hidden, ops).view(x.shape)
+
+
+class ExactAttention(ExactLayer):
+    """Bidirectional attention with rotary positions and normalised queries and keys, added to the stream."""
+
+    turn_scale: Float64[Tensor, "2"]
+    """From turned queries and keys to bytes."""
+    score_scale: Float32[Tensor, ""]
+    """From products of queries and keys to 64ths of a nat."""
+    mean_scale: Float64[Tensor, "H C"]
+    """From means of values to the units of the output's inputs."""
+
+    def __init__(self, width: int, head_width: int) -> None:
+        super().__init__()
+        self.head_width, num_heads = head_width, width // head_width
+        self.norm = ExactNorm(width, limit=BYTE)
+        self.query, self.key, self.value = (ExactProduct(width, width) for _ in range(3))
+        self.query_norm, self.key_norm = (ExactNorm(head_width, limit=NORM) for _ in range(2))
+        self.output = ExactProduct(width, width)
+        self.register_buffer("turn_scale", torch.zeros(2, dtype=torch.float64))
+        self.register_buffer("score_scale", torch.zeros(()))
+        self.register_buffer("mean_scale", torch.zeros(num_heads, head_width, dtype=torch.float64))
+
+    def forward(self, x: Int32[Tensor, "B D C"], rotation: "ExactRotation", ops: Operations) -> Int32[Tensor, "B D C"]:
+        """The stream with the attention's output added; x may be overwritten."""
+        rows = self.norm(x, ops).to(torch.int8).flatten(0, 1)
+        heads = (*x.shape[:2], -1, self.head_width)
+        sides = zip((self.query, self.key), (self.query_norm, self.key_norm), self.turn_scale.tolist(), strict=True)
+        query, key = (
+            rotation(norm(self._stream(product, rows, ops).view(heads), ops), scale, ops)
+            for product, norm, scale in sides
+        )
+        value = self.value.activations(rows, ops).view(heads)
+        mixed = ops.attend(query, key, value, rotation.exponential, self.score_scale, self.mean_scale)
+        return self.output.add_to(x.flatten(0, 1), mixed.flatten(2).flatten(0, 1).contiguous(), ops).view(x.shape)
+
+    def _stream(self, product: ExactProduct, rows: Int8[Tensor, "N C"], ops: Operations) -> Int32[Tensor, "N C"]:
+        """Queries or keys, all channels in the same units."""
+        return product.add_to(torch.zeros(rows.shape, dtype=torch.int32, device=rows.device), rows, ops)
+
+    def check_bounds(self, name: str) -> None:
+        """Products of bytes must stay below 2^24, and scales must be finite."""
+        require(BYTE * BYTE * self.head_width < FLOAT32_SUM, name, f"{self.head_width} channels a head are too many")
+        scales = torch.cat((self.turn_scale, self.score_scale.double().view(1), self.mean_scale.flatten()))
+        require(bool(scales.isfinite().all()) and float(scales.min()) >= 0, name, "a scale is not a finite number")
+
+
+class ExactRotation(ExactLayer):
+    """Cosines and sines of the rotary position code, and the exponential of attention, as tables."""
+
+    cos: Int16[Tensor, "D F"]
+    sin: Int16[Tensor, "D F"]
+    exponential: Int32[Tensor, "L"]
+
+    def __init__(self, max_length: int, head_width: int) -> None:
+        super().__init__()
+        angles = rotary_angles(max_length, head_width, torch.zeros(1, dtype=torch.float64))
+        for name, table in zip(("cos", "sin"), angles, strict=True):
+            self.register_buffer(name, (table * ANGLE_ONE).round().to(torch.int16))
+        steps = torch.arange(SCORES_PER_NAT * 9 + 1, dtype=torch.float64) / SCORES_PER_NAT
+        self.register_buffer("exponential", (EXPONENTIAL_ONE * (-steps).exp()).round().int())
+
+    def forward(self, x: Int16[Tensor, "B D H C"], scale: float, ops: Operations) -> Int8[Tensor, "B D H C"]:
+        """x turned by the angles of its positions, as bytes."""
+        return ops.rotate(x, self.cos[: x.shape[1]], self.sin[: x.shape[1]], scale)
+
+    def check_bounds(self, name: str) -> None:
+        """Turned values must fit int32 and halves of weighted sums stay below 2^24."""
+        largest = max(int(table.int().abs().max()) for table in (self.cos, self.sin))
+        require(2 * NORM * largest < 2**31, name, f"a cosine or sine of {largest} is too large")
+        require(len(self.cos) * 64 * BYTE < FLOAT32_SUM, name, f"{len(self.cos)} positions are too many")
+        table = self.exponential
+        fine = int(table[0]) == int(table.max()) <= EXPONENTIAL_ONE and int(table.min()) >= 0 and int(table[0]) > 0
+        require(fine, name, "the table of the exponential is out of range")
+
+
+class ExactEmbedding(ExactLayer):
+    """A row for each value and, in models of several stages, one for the stage and mask."""
+
+    values: Int32[Tensor, "1 V C"]
+    states: Int32[Tensor, "1 S2 C"]
+
+    def __init__(self, width: int, num_values: int, num_stages: int) -> None:
+        super().__init__()
+        self.register_buffer("values", torch.zeros(1, num_values, width, dtype=torch.int32))
+        num_states = 2 * num_stages if num_stages > 1 else 0
+        self.register_buffer("states", torch.zeros(1, num_states, width, dtype=torch.int32))
+
+    def forward(
+        self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], stage: Int[Tensor, "B"], ops: Operations
+    ) -> Int32[Tensor, "B D C"]:
+        """The stream's first values."""
+        x = ops.embed(inputs.reshape(-1, 1), self.values)
+        if self.states.shape[1]:
+            x = x + ops.embed((2 * stage[:, None] + mask).reshape(-1, 1), self.states)
+        return x.view(*inputs.shape, -1)
+
+    def check_bounds(self, name: str) -> None:
+        """Sums of rows must stay within the stream's limit."""
+        largest = sum(int(table.long().abs().max()) for table in (self.values, self.states) if table.numel())
+        require(largest < STREAM_LIMIT, name, f"a sum of rows may reach {largest}, beyond 2^23")

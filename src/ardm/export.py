@@ -1,0 +1,100 @@
+"""From a trained model to an exact one: rounding, self-test, and the order and schedules that code best."""
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from ardm.checkpoint import TrainedModel, exact_part
+from ardm.codec.items import ItemCodec
+from ardm.codec.options import OrderChoice
+from ardm.codec.plan import CodingPlan, order_of
+from ardm.exact.network import ExactNetwork, SelfTest
+from ardm.exact.operations import TorchOperations, float_product
+from ardm.exact.outputs import OutputUnits
+from ardm.exact.quantise import observe, quantise
+from ardm.model import ARDM
+from ardm.objective import Corrupted, sample_corruption
+from ardm.profiles import Losses
+from ardm.schedule import Schedule, full_schedule, plan
+
+CALIBRATION_BATCH = 16
+TEST_ITEMS = 3
+TEST_OUTPUTS = 32
+BUDGETS = (5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000, 2000, 5000, 10_000)
+"""Numbers of calls for which an exact model has schedules, as far as they fit, besides one call a variable."""
+PSEUDORANDOM_SEEDS = 4
+"""Random orders that are tried."""
+OnStep = Callable[[int], None]
+
+
+def export_model(
+    trained: TrainedModel,
+    calibration: Int[Tensor, "N D"],
+    validation: Int[Tensor, "M D"],
+    losses: Losses,
+    *,
+    num_calls: int,
+    seed: int = 0,
+    on_step: OnStep = lambda rows: None,
+) -> TrainedModel:
+    """An exact model; items of the training data set its scales, held-out ones choose its order."""
+    device = next(trained.model.parameters()).device
+    generator = torch.Generator(device).manual_seed(seed)
+    network = exact_network(trained, calibration.to(device), generator)
+    schedules = make_schedules(losses)
+    default = max(i for i, schedule in enumerate(schedules) if i == 0 or schedule.num_calls <= num_calls)
+    parametrization, shape = trained.model.parametrization, trained.model.shape
+
+    def bits(order: OrderChoice) -> float:
+        codec = ItemCodec(network, parametrization, shape, order_of(order, shape), schedules[default], device=device)
+        return float(codec.measure(validation, on_batch=on_step).sum())
+
+    coding = CodingPlan(order=min(candidate_orders(), key=bits), schedules=schedules, default=default)
+    exact = exact_part(trained.config, parametrization.depth.num_classes, network, coding)
+    return replace(trained, model=ARDM(network, parametrization, shape), exact=exact)
+
+
+def candidate_orders() -> list[OrderChoice]:
+    """The orders that an export tries."""
+    named = [OrderChoice(name=name) for name in ("raster", "spaced", "halton")]
+    return named + [OrderChoice(name="pseudorandom", seed=seed) for seed in range(PSEUDORANDOM_SEEDS)]
+
+
+def make_schedules(losses: Losses) -> tuple[Schedule, ...]:
+    """Planned schedules for rising budgets, and one call a variable at the end."""
+    num_stages, num_variables = losses.shape
+    most = num_stages * num_variables
+    planned = [plan(losses, calls).schedule for calls in BUDGETS if num_stages <= calls < most]
+    return (*planned, full_schedule(num_variables, num_stages=num_stages))
+
+
+def exact_network(trained: TrainedModel, calibration: Int[Tensor, "N D"], generator: torch.Generator) -> ExactNetwork:
+    """The network in exact form, scaled by what its layers reach on corrupted items."""
+    model = trained.model
+    observations = observe(model, corruptions(model, calibration, generator))
+    core = trained.config.build_exact_core(model.parametrization)
+    units = OutputUnits.of(model.parametrization)
+    quantise(copy.deepcopy(model.network).cpu(), core, observations, units)
+    test = make_test(model, core, calibration[:TEST_ITEMS], generator)
+    return ExactNetwork(core.to(calibration.device), units, test)
+
+
+def corruptions(model: ARDM, items: Int[Tensor, "N D"], generator: torch.Generator) -> Iterator[Corrupted]:
+    """Items at random steps, in batches."""
+    for x in items.split(CALIBRATION_BATCH):
+        yield sample_corruption(model.depth, x, generator)
+
+
+def make_test(model: ARDM, core: torch.nn.Module, items: Int[Tensor, "N D"], generator: torch.Generator) -> SelfTest:
+    """Some items at random steps, and what float64 arithmetic on a CPU gives for some of their variables."""
+    c = sample_corruption(model.depth, items, generator)
+    shape = (-1, *model.shape)
+    where = torch.from_numpy(np.arange(TEST_OUTPUTS) * model.num_variables // TEST_OUTPUTS).expand(len(items), -1)
+    inputs, mask, stage = c.inputs.view(shape).cpu(), c.mask.view(shape).cpu(), c.stage.cpu()
+    outputs = core(inputs, mask, stage, where, TorchOperations(float_product(torch.float64)))
+    return SelfTest(inputs=inputs, mask=mask, stage=stage, where=where.contiguous(), outputs=outputs)

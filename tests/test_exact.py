@@ -1,0 +1,295 @@
+"""Exact networks: every way of computing gives the same integers, close to the float network, within proved bounds."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from ardm.checkpoint import TrainedModel, load_model, save_model
+from ardm.config import DepthConfig, RunConfig
+from ardm.errors import CheckpointError, ExactError
+from ardm.exact.bounds import check_bounds
+from ardm.exact.network import ExactNetwork, choose_operations
+from ardm.exact.operations import CompiledOperations, TorchOperations, available_operations, float_product
+from ardm.export import exact_network, export_model
+from ardm.likelihood import exact_bits
+from ardm.model import ARDM
+from ardm.objective import Profile, sample_corruption
+from ardm.profiles import monotone
+from ardm.schedule import full_schedule
+from tiny import tiny_audio_config, tiny_config, tiny_image_config
+
+REFERENCE = TorchOperations(float_product(torch.float64), torch.float64)
+CPU = torch.device("cpu")
+DIRECT = DepthConfig(base=16, parametrization="direct")
+CONFIGS = {
+    "text": (tiny_config(), 27),
+    "images": (tiny_image_config(DepthConfig()), 256),
+    "upscaled images": (tiny_image_config(DIRECT), 256),
+    "upscaled sound": (tiny_audio_config(DIRECT), 2**16),
+}
+
+
+def trained_model(kind: str) -> TrainedModel:
+    """A model with weights that are not those of initialisation, where residual outputs and heads are zero."""
+    config, num_classes = CONFIGS[kind]
+    torch.manual_seed(3)
+    model = config.build_model(num_classes)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.5 * (parameter[0].numel() if parameter.ndim > 1 else 4) ** -0.5)
+    return TrainedModel(
+        config=config,
+        alphabet=None,
+        model=model.eval(),
+        profile=Profile.empty(model.num_stages, model.num_variables),
+        step=0,
+        data_title="random",
+        data_fingerprint="",
+    )
+
+
+def random_items(model: ARDM, count: int, generator: torch.Generator) -> torch.Tensor:
+    return torch.randint(model.depth.num_classes, (count, model.num_variables), generator=generator)
+
+
+def make_exact(kind: str, generator: torch.Generator) -> tuple[TrainedModel, ExactNetwork]:
+    trained = trained_model(kind)
+    return trained, exact_network(trained, random_items(trained.model, 8, generator), generator)
+
+
+def call_arguments(model: ARDM, count: int, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
+    c = sample_corruption(model.depth, random_items(model, count, generator), generator)
+    shape = (-1, *model.shape)
+    where = torch.rand(count, model.num_variables, generator=generator).argsort(1)[:, :13]
+    return c.inputs.view(shape), c.mask.view(shape), c.stage, c.t, where
+
+
+@pytest.mark.parametrize("name", list(available_operations(CPU)))
+def test_operations_agree_with_the_reference_on_extreme_integers(name, generator):
+    ops = available_operations(CPU)[name]
+
+    def integers(shape: tuple[int, ...], limit: int, dtype: torch.dtype) -> torch.Tensor:
+        x = torch.randint(-limit, limit + 1, shape, generator=generator)
+        return torch.where(torch.rand(shape, generator=generator) < 0.2, x.sign() * limit, x).to(dtype)
+
+    stream, scale = integers((24, 40), 2**23, torch.int32), torch.rand(40, generator=generator) * 1e-3
+    sums = integers((24, 40), 2**24 - 1, torch.int32)
+    x, weight = integers((24, 96), 127, torch.int8), integers((40, 96), 63, torch.int8)
+    image, taps = integers((2, 5, 6, 40), 2047, torch.int16), integers((3, 3, 40), 127, torch.int8)
+    heads = [integers((2, 12, 2, 8), 127, torch.int8) for _ in range(3)]
+    angles = [integers((12, 4), 2**14, torch.int16) for _ in range(2)]
+    table = torch.arange(4095, -1, -7, dtype=torch.int32)
+    for results in zip(
+        *(
+            (
+                o.product(x, weight),
+                o.norm(stream, 3e4, 2047),
+                o.norm(torch.zeros_like(stream), 3e4, 2047),
+                o.depthwise(image, taps, scale),
+                o.rescale(sums, scale, -127),
+                o.rescale(sums, scale, 0),
+                o.rescale_squared(sums, scale),
+                o.add_rescaled(stream.clone(), sums, scale * 100),
+                o.rotate(integers_to_words(heads[0]), *angles, 1e-3),
+                o.attend(*heads, table, torch.tensor(0.01), torch.rand(2, 8, dtype=torch.float64).fill_(0.7)),
+                o.embed(torch.tensor([[0, 2], [1, 1]]), stream[:6].view(2, 3, 40)),
+                o.head(
+                    image.view(-1, 40)[:9],
+                    torch.arange(9) % 2,
+                    integers_to_words(weight).view(2, 20, 96)[:, :, :40].contiguous(),
+                    scale.double().view(2, 20),
+                    sums[0].view(2, 20),
+                ),
+            )
+            for o in (ops, REFERENCE)
+        ),
+        strict=True,
+    ):
+        assert torch.equal(*results)
+
+
+def integers_to_words(x: torch.Tensor) -> torch.Tensor:
+    return x.to(torch.int16)
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_results_do_not_depend_on_operations_batch_or_threads(kind, generator):
+    trained, network = make_exact(kind, generator)
+    *arguments, where = call_arguments(trained.model, 7, generator)
+    expected = network.integers(*arguments, where)
+    inputs, mask, stage, _ = arguments
+    for ops in available_operations(CPU).values():
+        assert torch.equal(network.core(inputs, mask, stage, where, ops), expected)
+    single = [network.integers(*(x[i : i + 1] for x in (*arguments, where))) for i in range(7)]
+    assert torch.equal(torch.cat(single), expected)
+    torch.set_num_threads(3)
+    try:
+        assert torch.equal(network.integers(*arguments, where), expected)
+    finally:
+        torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_outputs_are_close_to_the_float_network(kind, generator):
+    trained, network = make_exact(kind, generator)
+    *arguments, _ = call_arguments(trained.model, 7, generator)
+    with torch.no_grad():
+        expected = trained.model.network(*arguments)
+    error = (network(*arguments) - expected).abs().mean() / expected.std()
+    assert error < 0.06
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_hidden_values_cannot_leak(kind, generator):
+    trained, network = make_exact(kind, generator)
+    inputs, mask, stage, t, where = call_arguments(trained.model, 3, generator)
+    if trained.model.num_stages > 1:
+        stage = torch.zeros_like(stage)
+        inputs = torch.where(mask, inputs, 0)
+    other = inputs.masked_fill(~mask, trained.model.depth.absorbing_value)
+    if kind == "images":  # what lies under a mask is not looked at
+        other = torch.where(mask, inputs, torch.randint(256, inputs.shape, generator=generator))
+    assert torch.equal(network.integers(inputs, mask, stage, t, where), network.integers(other, mask, stage, t, where))
+
+
+@pytest.mark.parametrize(
+    ("kind", "layer", "reason"),
+    [
+        ("images", "blocks.0.expand", "a weight passes"),
+        ("images", "embedding", "a sum of rows may reach"),
+        ("text", "blocks.0.attention", "a scale is not a finite number"),
+    ],
+)
+def test_a_bound_that_fails_names_the_layer(kind, layer, reason, generator):
+    _, network = make_exact(kind, generator)
+    module = network.core.get_submodule(layer)
+    {
+        "blocks.0.expand": lambda: module.weight.fill_(100),
+        "embedding": lambda: module.values.fill_(2**23),
+        "blocks.0.attention": lambda: module.mean_scale.fill_(float("inf")),
+    }[layer]()
+    with pytest.raises(ExactError, match=f"layer {layer} cannot be computed exactly: {reason}"):
+        check_bounds(network.core)
+
+
+def test_operations_that_fail_the_self_test_are_passed_over(generator, monkeypatch):
+    _, network = make_exact("images", generator)
+
+    class Saturating(CompiledOperations):
+        def product(self, x, weight):
+            return super().product(x, weight).clamp(-3000, 3000)
+
+    class Absent(CompiledOperations):
+        def product(self, x, weight):
+            raise RuntimeError("not implemented for this CPU")
+
+    ways = {"saturating": Saturating(), "absent": Absent(), "reference": REFERENCE}
+    monkeypatch.setattr("ardm.exact.network.available_operations", lambda device: ways)
+    assert choose_operations(network.core, network.test, CPU) is REFERENCE
+    del ways["reference"]
+    with pytest.raises(ExactError, match="no way of computing on cpu gives the integers"):
+        choose_operations(network.core, network.test, CPU)
+
+
+def test_operations_can_be_forced(generator, monkeypatch):
+    _, network = make_exact("images", generator)
+    monkeypatch.setenv("ARDM_EXACT", "float64")
+    assert type(choose_operations(network.core, network.test, CPU)) is TorchOperations
+    monkeypatch.setenv("ARDM_EXACT", "tf32")
+    with pytest.raises(ExactError, match="ARDM_EXACT=tf32 is not one of compiled, int8, float32, float64"):
+        choose_operations(network.core, network.test, CPU)
+
+
+def exported(kind: str, generator: torch.Generator) -> TrainedModel:
+    trained = trained_model(kind)
+    items = random_items(trained.model, 6, generator)
+    losses = monotone(torch.rand(trained.model.num_stages, trained.model.num_variables, generator=generator).numpy())
+    return export_model(trained, items, items[:2], losses, num_calls=10)
+
+
+@pytest.mark.parametrize("kind", ["images", "upscaled images"])
+def test_an_exact_model_is_saved_and_loaded(kind, generator, tmp_path):
+    exact = exported(kind, generator)
+    save_model(tmp_path / "model", exact)
+    loaded = load_model(tmp_path / "model")
+    assert loaded.exact is not None
+    assert exact.exact is not None
+    assert loaded.exact.identity == exact.exact.identity
+    assert loaded.exact.coding == exact.exact.coding
+    arguments = call_arguments(exact.model, 3, generator)
+    assert torch.equal(loaded.exact.network.integers(*arguments), exact.exact.network.integers(*arguments))
+    x = random_items(exact.model, 2, generator)
+    orders = torch.arange(x.shape[1]).expand(2, exact.model.num_stages, -1)
+    schedule = full_schedule(x.shape[1], num_stages=exact.model.num_stages)
+    assert (exact_bits(loaded.model, x, orders, schedule) > 0).all()
+
+
+def test_another_integer_is_another_identity(generator, tmp_path):
+    exact = exported("images", generator).exact
+    assert exact is not None
+    config, _ = CONFIGS["images"]
+    before = exact.identity
+    exact.network.core.head.weight[0, 0, 0] += 1
+    from ardm.checkpoint import exact_part
+
+    assert exact_part(config, 256, exact.network, exact.coding).identity != before
+
+
+def test_a_file_with_other_integers_is_refused(generator, tmp_path):
+    exact = exported("images", generator)
+    assert exact.exact is not None
+    exact.exact.network.core.blocks[0].expand.weight[0, 0] += 1  # the self-test still holds the old results
+    save_model(tmp_path / "model", exact)
+    with pytest.raises(CheckpointError, match="no way of computing on cpu gives the integers"):
+        load_model(tmp_path / "model")
+
+
+def test_networks_without_an_exact_form_say_so():
+    from ardm.presets import PRESETS
+
+    config: RunConfig = PRESETS["text8-paper"]()
+    with pytest.raises(ExactError, match="a paper-transformer network has no exact form"):
+        config.build_exact_core(replace(config).depth.build(27))
+
+
+SCRIPT = """
+import hashlib, sys, torch
+from ardm.checkpoint import load_model
+torch.set_num_threads(int(sys.argv[2]))
+trained = load_model(sys.argv[1])
+generator = torch.Generator().manual_seed(5)
+model = trained.model
+x = torch.randint(model.depth.num_classes, (5, model.num_variables), generator=generator)
+from ardm.objective import sample_corruption
+c = sample_corruption(model.depth, x, generator)
+shape = (-1, *model.shape)
+where = torch.arange(model.num_variables).expand(5, -1)
+y = trained.exact.network.integers(c.inputs.view(shape), c.mask.view(shape), c.stage, c.t, where)
+print(hashlib.sha256(y.numpy().tobytes()).hexdigest())
+"""
+
+
+@pytest.mark.parametrize("kind", ["text", "upscaled images"])
+def test_every_instruction_set_gives_the_same_integers(kind, generator, tmp_path):
+    trained = exported(kind, generator)
+    if kind == "text":
+        from ardm.data.text import TEXT8_ALPHABET
+
+        trained = replace(trained, alphabet=TEXT8_ALPHABET)
+    save_model(tmp_path / "model", trained)
+    settings = [
+        {},
+        {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2", "NUMBA_CPU_NAME": "haswell"},
+        {"ONEDNN_MAX_CPU_ISA": "SSE41", "ATEN_CPU_CAPABILITY": "default", "NUMBA_CPU_NAME": "generic"},
+    ]
+    settings = [s | {"NUMBA_CACHE_DIR": str(tmp_path / f"numba{i}")} for i, s in enumerate(settings)]
+    hashes = set()
+    for threads, setting in zip(("1", "2", "1"), settings, strict=True):
+        command = [sys.executable, "-c", SCRIPT, str(tmp_path / "model"), threads]
+        result = subprocess.run(command, env=os.environ | setting, capture_output=True, text=True, check=True)
+        hashes.add(result.stdout)
+    assert len(hashes) == 1
