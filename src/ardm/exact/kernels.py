@@ -73,15 +73,64 @@ def rescale_squared(x, scale, out):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 @no_type_check
-def attention_weights(scores, exponential, scale, out):
-    """out[i, j] = exponential[(the largest of scores[i] - scores[i, j]) * scale, rounded]."""
+def rotate(x, cos, sin, scale, out):
+    """out = pairs of channels of x (B, D, H, C) turned by the angles of their position, rescaled to +-127."""
+    batch, length, heads, channels = x.shape
+    half = channels // 2
+    for b in range(batch):
+        for d in range(length):
+            for h in range(heads):
+                row, turned = x[b, d, h], out[b, d, h]
+                for c in range(half):
+                    first, second = np.int32(row[c]), np.int32(row[half + c])
+                    y = np.rint(np.float64(first * cos[d, c] - second * sin[d, c]) * scale)
+                    z = np.rint(np.float64(first * sin[d, c] + second * cos[d, c]) * scale)
+                    turned[c] = np.int8(min(max(y, -127.0), 127.0))
+                    turned[half + c] = np.int8(min(max(z, -127.0), 127.0))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+@no_type_check
+def by_head(x, out):
+    """out (B, H, D, C) = x (B, D, H, C) in another type."""
+    batch, length, heads, _ = x.shape
+    for b in range(batch):
+        for h in range(heads):
+            for d in range(length):
+                out[b, h, d] = x[b, d, h]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+@no_type_check
+def attention_weights(scores, exponential, scale, high, low, totals):
+    """Weights exponential[(peak - score) * scale, rounded] as 64 high + low, and their sum; peak: the row's largest."""
     rows, length = scores.shape
     last = np.float32(len(exponential) - 1)
     for i in range(rows):
-        peak = scores[i].max()
+        row = scores[i]
+        peak = np.int32(row[0])  # integers, whose comparisons are vectorised
         for j in range(length):
-            distance = np.rint((peak - scores[i, j]) * scale)
-            out[i, j] = exponential[np.int32(min(distance, last))]
+            peak = max(peak, np.int32(row[j]))
+        total = np.int32(0)
+        for j in range(length):
+            distance = np.rint(np.float32(peak - np.int32(row[j])) * scale)
+            weight = exponential[np.int32(min(distance, last))]
+            total += weight
+            high[i, j] = np.int8(weight >> 6)
+            low[i, j] = np.int8(weight & 63)
+        totals[i] = total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+@no_type_check
+def attention_means(high, low, totals, scale, out):
+    """out (D, C) = sums 64 high + low (C, D) over their totals, times the scale of each channel, rounded to +-127."""
+    channels, length = high.shape
+    for d in range(length):
+        for c in range(channels):
+            total = np.float64(64 * np.int64(high[c, d]) + low[c, d])
+            y = np.rint(total / totals[d] * scale[c])
+            out[d, c] = np.int8(min(max(y, -127.0), 127.0))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -15,6 +15,8 @@ from ardm.errors import ExactError
 from ardm.exact.operations import Operations, available_operations
 from ardm.exact.outputs import OutputUnits
 
+PART_POSITIONS = 8192
+"""On a CPU so many variables are evaluated at a time in a thread: more would leave its caches."""
 FORCED_OPERATIONS = "ARDM_EXACT"
 """Environment variable that names the only operations to use: compiled, int8, float32 or float64."""
 
@@ -63,11 +65,13 @@ class ExactNetwork(nn.Module):
             return self._integers(inputs, mask, stage, where, self.operations(inputs.device))
 
     def _integers(self, inputs: Tensor, mask: Tensor, stage: Tensor, where: Tensor, ops: Operations) -> Tensor:
-        threads = min(torch.get_num_threads(), len(inputs)) if inputs.device.type == "cpu" else 1
-        if threads == 1:
+        if inputs.device.type != "cpu":
             return self.core(inputs, mask, stage, where, ops)
-        parts = zip(*(x.chunk(threads) for x in (inputs, mask, stage, where)), strict=True)
-        return torch.cat(list(_pool(threads).map(lambda part: self.core(*part, ops), parts)))
+        num_items = max(1, PART_POSITIONS // inputs[0].numel())
+        parts = zip(*(x.split(num_items) for x in (inputs, mask, stage, where)), strict=True)
+        threads = min(torch.get_num_threads(), -(-len(inputs) // num_items))
+        evaluate = _pool(threads).map if threads > 1 else map
+        return torch.cat(list(evaluate(lambda part: self.core(*part, ops), parts)))
 
     def forward(
         self,

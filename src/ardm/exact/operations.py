@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float32, Float64, Int, Int8, Int16, Int32
+from jaxtyping import Float32, Float64, Int, Int8, Int16, Int32, Num
 from torch import Tensor
 
 from ardm.exact import kernels
@@ -209,12 +209,41 @@ class CompiledOperations(TorchOperations):
         kernels.rescale_squared(x.numpy(), scale.numpy(), out.numpy())
         return out
 
-    def _attention_weights(self, scores: Tensor, exponential: Tensor, score_scale: Tensor) -> Int32[Tensor, "B H D E"]:
-        out = torch.empty_like(scores, dtype=torch.int32)
-        rows = (-1, scores.shape[-1])
+    def rotate(
+        self, x: Int16[Tensor, "B D H C"], cos: Int16[Tensor, "D F"], sin: Int16[Tensor, "D F"], scale: float
+    ) -> Int8[Tensor, "B D H C"]:
+        """Pairs (first half, second half of the channels) turned by the angles of their position, rescaled to +-127."""
+        out = torch.empty_like(x, dtype=torch.int8)
+        kernels.rotate(x.numpy(), cos.numpy(), sin.numpy(), scale, out.numpy())
+        return out
+
+    def attend(
+        self,
+        query: Int8[Tensor, "B D H C"],
+        key: Int8[Tensor, "B D H C"],
+        value: Int8[Tensor, "B D H C"],
+        exponential: Int32[Tensor, "L"],
+        score_scale: Float32[Tensor, ""],
+        scale: Float64[Tensor, "H C"],
+    ) -> Int8[Tensor, "B D H C"]:
+        """Values weighted by a table of their scores' distances to the largest one; weighted sums of bytes."""
+        scores = self._by_head(query, torch.float32) @ self._by_head(key, torch.float32).mT
+        high, low = (torch.empty_like(scores, dtype=torch.int8) for _ in range(2))
+        totals = scores.new_empty(scores.shape[:-1], dtype=torch.float64)
+        rows = [x.view(-1, scores.shape[-1]).numpy() for x in (scores, high, low)]
         kernels.attention_weights(
-            scores.view(rows).numpy(), exponential.numpy(), np.float32(score_scale), out.view(rows).numpy()
+            rows[0], exponential.numpy(), np.float32(score_scale), *rows[1:], totals.view(-1).numpy()
         )
+        values, out = self._by_head(value, torch.int8).mT.contiguous(), torch.empty_like(value)
+        for b, h in np.ndindex(*scores.shape[:2]):
+            # The weights, below 64, come second: see `layers.WEIGHT`.
+            sums = [torch._int_mm(values[b, h], half[b, h].t()).numpy() for half in (high, low)]
+            kernels.attention_means(*sums, totals[b, h].numpy(), scale[h].numpy(), out[b, :, h].numpy())
+        return out
+
+    def _by_head(self, x: Int8[Tensor, "B D H C"], dtype: torch.dtype) -> Num[Tensor, "B H D C"]:
+        out = torch.empty(x.shape[0], x.shape[2], x.shape[1], x.shape[3], dtype=dtype)
+        kernels.by_head(x.numpy(), out.numpy())
         return out
 
     def add_rescaled(
