@@ -1,6 +1,6 @@
 """From a trained network to an exact one: units of activations from what they reach on real items.
 
-Nothing is trained: weights are rounded for each output, activations for each channel, to the largest values seen.
+Nothing is trained: weights are rounded for each output, activations for each channel, to what nearly all of them reach.
 """
 
 from collections.abc import Iterable
@@ -43,22 +43,27 @@ LEAST_PEAK = 1e-6
 
 @dataclass
 class Seen:
-    """What the inputs of a layer reach."""
+    """What the inputs of a layer reach, on average over calls: the largest ever would grow with their number."""
 
-    peaks: Tensor | None = None
-    """The largest absolute value of each channel."""
+    calls: int = 0
+    peaks: Tensor | float = 0.0
+    """What CHANNEL_QUANTILE of each channel's absolute values do not pass."""
     quantile: float = 0.0
     """What NORM_QUANTILE of all absolute values do not pass."""
 
     def update(self, x: Float[Tensor, "*N C"]) -> None:
         """Take in the inputs of one more call."""
         magnitude = x.detach().abs().flatten(0, -2)
-        place = max(1, round(CHANNEL_QUANTILE * len(magnitude)))
-        peaks = magnitude.kthvalue(place, 0).values.double().clamp(min=LEAST_PEAK)
-        self.peaks = peaks if self.peaks is None else self.peaks.maximum(peaks)
-        values = magnitude.flatten()
-        place = max(1, round(NORM_QUANTILE * len(values)))
-        self.quantile = max(self.quantile, float(values.kthvalue(place).values))
+        self.calls += 1
+        peaks = upper_quantile(magnitude, CHANNEL_QUANTILE).double().cpu()
+        self.peaks = self.peaks + (peaks - self.peaks) / self.calls
+        everything = float(upper_quantile(magnitude.view(-1, 1), NORM_QUANTILE))
+        self.quantile += (everything - self.quantile) / self.calls
+
+
+def upper_quantile(x: Float[Tensor, "N C"], part: float) -> Float[Tensor, "C"]:
+    """What a part, close to 1, of each column does not pass."""
+    return x.topk(max(1, round((1 - part) * len(x))), dim=0).values[-1]
 
 
 @dataclass
@@ -68,10 +73,8 @@ class Observations:
     layers: dict[str, Seen] = field(default_factory=dict)
 
     def peaks(self, name: str) -> Tensor:
-        """The largest absolute value of each input channel of a layer."""
-        peaks = self.layers[name].peaks
-        assert peaks is not None
-        return peaks.cpu()
+        """What nearly all values of each input channel of a layer do not pass."""
+        return torch.as_tensor(self.layers[name].peaks).clamp(min=LEAST_PEAK)
 
     def quantile(self, name: str) -> float:
         """What nearly all inputs of a layer do not pass."""
