@@ -5,6 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ardm.checkpoint import load_model as load_model
+    from ardm.codec.api import (
+        compress as compress,
+    )
+    from ardm.codec.api import (
+        decompress as decompress,
+    )
     from ardm.likelihood import (
         bound as bound,
     )
@@ -61,8 +67,10 @@ _HOMES = {
     "Given": "sample",
     "Schedule": "schedule",
     "bound": "likelihood",
+    "compress": "codec.api",
     "conditional_bits": "likelihood",
     "cosine_schedule": "schedule",
+    "decompress": "codec.api",
     "every_budget": "schedule",
     "exact_bits": "likelihood",
     "full_schedule": "schedule",

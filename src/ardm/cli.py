@@ -13,6 +13,7 @@ from typing import Annotated
 import tyro
 
 from ardm.commands.bench import Bench
+from ardm.commands.compress import Compress, Decompress
 from ardm.commands.data import Data
 from ardm.commands.evaluate import Evaluate
 from ardm.commands.export import Export
@@ -30,6 +31,8 @@ Command = (
     | Annotated[Infill, tyro.conf.subcommand("infill")]
     | Annotated[Plan, tyro.conf.subcommand("plan")]
     | Annotated[Export, tyro.conf.subcommand("export")]
+    | Annotated[Compress, tyro.conf.subcommand("compress")]
+    | Annotated[Decompress, tyro.conf.subcommand("decompress")]
     | Annotated[Info, tyro.conf.subcommand("info")]
     | Annotated[Data, tyro.conf.subcommand("data")]
     | Annotated[Report, tyro.conf.subcommand("report")]

@@ -108,15 +108,16 @@ def run_codec_benchmark(
     *,
     num_items: int = 200,
     num_training_variables: int = TRAINING_VARIABLES,
+    others: bool = True,
 ) -> Iterator[CodecTiming]:
-    """A row for each of our codecs and for each rival of the corpus's kind, one after the other.
+    """A row for each of our codecs and, with `others`, for each rival of the corpus's kind, one after the other.
 
     Items are spread evenly over the test split; rivals learn from the end of the training split.
     """
     media = media_of(corpus)
     items = spread_items(corpus, "test", shape, num_items)
     training = training_items(corpus, shape, num_training_variables)
-    for rival in (*ours, *rivals_for(media, items)):
+    for rival in (*ours, *(rivals_for(media, items) if others else ())):
         yield time_codec(rival, items, training, media)
 
 

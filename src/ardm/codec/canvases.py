@@ -1,20 +1,23 @@
 """Canvases to payloads and back: the windows of many arrays in common batches."""
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from ardm.codec.items import ItemCodec
-from ardm.codec.windows import Canvas, Item, Window, cut, paste, windows
+from ardm.codec.bundles import BundleCodec
+from ardm.codec.windows import Canvas, Window, bundles, cut, num_bundles, num_windows, paste
 from ardm.orders import Shape
 
 BATCH_SIZE = 64
+"""Rows of a batch of items of 4096 variables, on a CPU."""
+BATCH_VARIABLES = {"cpu": 4096 * BATCH_SIZE, "cuda": 16 * 4096 * BATCH_SIZE}
+"""The rows of a batch have about so many variables, by the kind of device."""
 SLAB_VARIABLES = 2**21
-"""Windows are cut out when their turn comes; about so many variables are held at once."""
+"""Windows are cut out when their turn comes; about so many variables, or a batch, are held at once."""
 OnBatch = Callable[[int], None]
 
 
@@ -26,42 +29,46 @@ def ignore(num_rows: int) -> None:
 class Batching:
     """How the work is done, which changes no result."""
 
-    batch_size: int = BATCH_SIZE
-    """Rows that the network evaluates at once."""
+    batch_size: int | None = None
+    """Rows that the network evaluates at once; None: as many as suit the device."""
+    on_start: OnBatch = ignore
+    """Learns before the work how many rows it takes at most."""
     on_batch: OnBatch = ignore
-    """Learns the number of rows after each batch."""
+    """Learns after each batch how many rows it had."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Job:
-    """One window to code."""
+    """A bundle of windows to code."""
 
     canvas: int
-    window: Window
+    windows: Sequence[Window]
     payload: bytes = b""
 
 
 class CanvasCodec:
     """Codes canvases with a codec of items."""
 
-    def __init__(self, items: ItemCodec, shape: Shape, batching: Batching) -> None:
-        self._items, self._shape, self._batching = items, shape, batching
+    def __init__(
+        self, items: BundleCodec, shape: Shape, num_calls: int, batching: Batching, device: torch.device
+    ) -> None:
+        """`num_calls` is what an item takes at most."""
+        self._items, self._shape, self._num_calls, self._batching = items, shape, num_calls, batching
+        self._batch_size = batching.batch_size or max(1, BATCH_VARIABLES[device.type] // math.prod(shape))
 
     def encode(self, canvases: Sequence[Canvas]) -> list[list[bytes]]:
-        """The payloads of each canvas's windows."""
-        jobs = (
-            _Job(canvas=number, window=window)
-            for number, canvas in enumerate(canvases)
-            for window in windows(canvas.values.shape, self._shape)
-        )
+        """The payloads of each canvas's bundles."""
+        self._announce(canvases)
         payloads: list[list[bytes]] = [[] for _ in canvases]
-        for slab in self._slabs(jobs):
-            tensors = self._tensors(slab, canvases)
-            encoded = self._items.encode(
-                tensors[0],
-                given=tensors[1],
-                absent=tensors[2],
-                batch_size=self._batching.batch_size,
+        unknown = [[b""] * num_bundles(canvas.values.shape, self._shape) for canvas in canvases]
+        for slab in self._slabs(self._jobs(canvases, unknown)):
+            x, given, absent = self._tensors(slab, canvases)
+            encoded = self._items.encode_bundles(
+                x,
+                [len(job.windows) for job in slab],
+                given=given,
+                absent=absent,
+                batch_size=self._batch_size,
                 on_batch=self._batching.on_batch,
             )
             for job, payload in zip(slab, encoded, strict=True):
@@ -70,45 +77,55 @@ class CanvasCodec:
 
     def decode(self, canvases: Sequence[Canvas], payloads: Sequence[Sequence[bytes]]) -> dict[int, str]:
         """Fill the canvases in; what is wrong with those that are damaged, whose values mean nothing then."""
+        self._announce(canvases)
         damaged: dict[int, str] = {}
-        num_axes = len(self._shape)
-        for wave in range(num_axes + 1):
-            jobs = (job for job in self._jobs(canvases, payloads) if job.window.wave == wave)
+        for wave in range(len(self._shape) + 1):
+            jobs = (job for job in self._jobs(canvases, payloads) if job.windows[0].wave == wave)
             for slab in self._slabs(job for job in jobs if job.canvas not in damaged):
                 damaged |= self._decode_slab(slab, canvases)
         return damaged
 
     def _jobs(self, canvases: Sequence[Canvas], payloads: Sequence[Sequence[bytes]]) -> Iterator[_Job]:
         for number, (canvas, own) in enumerate(zip(canvases, payloads, strict=True)):
-            for window, payload in zip(windows(canvas.values.shape, self._shape), own, strict=True):
-                yield _Job(canvas=number, window=window, payload=payload)
+            for windows, payload in zip(bundles(canvas.values.shape, self._shape), own, strict=True):
+                yield _Job(canvas=number, windows=windows, payload=payload)
 
     def _decode_slab(self, slab: Sequence[_Job], canvases: Sequence[Canvas]) -> dict[int, str]:
         known, given, absent = self._tensors(slab, canvases)
-        x, errors = self._items.salvage(
+        x, errors = self._items.salvage_bundles(
             [job.payload for job in slab],
+            [len(job.windows) for job in slab],
             known=known,
             given=given,
             absent=absent,
-            batch_size=self._batching.batch_size,
+            batch_size=self._batch_size,
             on_batch=self._batching.on_batch,
         )
-        for job, row in zip(slab, x.cpu().numpy(), strict=True):
-            paste(canvases[job.canvas], job.window, row, self._shape)
+        rows = iter(x.cpu().numpy())
+        for job in slab:
+            for window in job.windows:
+                paste(canvases[job.canvas], window, next(rows), self._shape)
         return {slab[place].canvas: error for place, error in errors.items()}
 
+    def _announce(self, canvases: Sequence[Canvas]) -> None:
+        count = sum(num_windows(canvas.values.shape, self._shape) for canvas in canvases)
+        self._batching.on_start(count * self._num_calls)
+
     def _slabs(self, jobs: Iterable[_Job]) -> Iterator[list[_Job]]:
-        size = max(1, SLAB_VARIABLES // math.prod(self._shape))
-        jobs = iter(jobs)
-        return iter(lambda: list(itertools.islice(jobs, size)), [])
+        most = max(self._batch_size, SLAB_VARIABLES // math.prod(self._shape))
+        slab: list[_Job] = []
+        num_held = 0
+        for job in jobs:
+            if slab and num_held + len(job.windows) > most:
+                yield slab
+                slab, num_held = [], 0
+            slab.append(job)
+            num_held += len(job.windows)
+        if slab:
+            yield slab
 
-    def _tensors(
-        self, slab: Sequence[_Job], canvases: Sequence[Canvas]
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _tensors(self, slab: Sequence[_Job], canvases: Sequence[Canvas]) -> tuple[Tensor, Tensor, Tensor]:
         """What the windows show: values, which of them are given, and which are absent."""
-        items = [cut(canvases[job.canvas], job.window, self._shape) for job in slab]
-        return _stacked(items, "x"), _stacked(items, "given"), _stacked(items, "absent")
-
-
-def _stacked(items: Sequence[Item], part: str) -> torch.Tensor:
-    return torch.from_numpy(np.stack([getattr(item, part) for item in items]))
+        items = [cut(canvases[job.canvas], window, self._shape) for job in slab for window in job.windows]
+        x, given, absent = (np.stack(part) for part in zip(*((i.x, i.given, i.absent) for i in items), strict=True))
+        return torch.from_numpy(x), torch.from_numpy(given), torch.from_numpy(absent)

@@ -7,6 +7,8 @@ product of what it codes along each. It waits only for windows that are odd alon
 image, it is decoded in three waves, each of which is one large batch.
 
 Places of a window beyond the array are absent. So are those that the array hides: they are not coded at all.
+
+Windows of one wave go into payloads in bundles (see `bundles`), as many in each as have about 2^14 places.
 """
 
 import itertools
@@ -21,6 +23,8 @@ from ardm.orders import Shape
 
 OVERLAP_FRACTION = 8
 """Neighbours share this part of a window."""
+BUNDLE_VARIABLES = 2**14
+"""The windows of a bundle have at most so many places, or it is one window."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +84,23 @@ def windows(size: Shape, shape: Shape) -> Iterator[Window]:
     return map(_window, itertools.product(*axes))
 
 
+def num_bundles(size: Shape, shape: Shape) -> int:
+    """How many bundles the windows over an array form."""
+    in_waves = [1]
+    for axis in zip(size, shape, strict=True):
+        count = _num_spans(*axis)
+        even, odd = (count + 1) // 2, count // 2
+        in_waves = [even * a + odd * b for a, b in zip([*in_waves, 0], [0, *in_waves], strict=True)]
+    return sum(-(-count // _bundle_size(shape)) for count in in_waves)
+
+
+def bundles(size: Shape, shape: Shape) -> Iterator[list[Window]]:
+    """The windows wave by wave, in bundles."""
+    for wave in range(len(shape) + 1):
+        in_wave = (window for window in windows(size, shape) if window.wave == wave)
+        yield from iter(lambda: list(itertools.islice(in_wave, _bundle_size(shape))), [])  # noqa: B023
+
+
 def cut(canvas: Canvas, window: Window, shape: Shape) -> Item:
     """What a window shows of a canvas; of absent places it shows 0."""
     x, given, absent = np.zeros(shape, np.int64), np.zeros(shape, bool), np.ones(shape, bool)
@@ -94,6 +115,10 @@ def cut(canvas: Canvas, window: Window, shape: Shape) -> Item:
 def paste(canvas: Canvas, window: Window, x: Integer[np.ndarray, "D"], shape: Shape) -> None:
     """Fill in what a window has coded."""
     canvas.values[window.coded_area] = x.reshape(shape)[window.coded]
+
+
+def _bundle_size(shape: Shape) -> int:
+    return max(1, BUNDLE_VARIABLES // math.prod(shape))
 
 
 def _num_spans(size: int, length: int) -> int:

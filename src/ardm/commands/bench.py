@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
@@ -21,9 +22,19 @@ if TYPE_CHECKING:
 class Bench:
     """Time parts of ardm beside what they replace."""
 
-    what: Annotated[tyro.conf.Positional[Literal["plan", "train", "call"]], tyro.conf.arg(metavar="WHAT")]
+    what: Annotated[tyro.conf.Positional[Literal["plan", "train", "call", "codec"]], tyro.conf.arg(metavar="WHAT")]
     """plan: the planner beside the paper's recurrence. train: the training steps of presets, on random
-    items. call: one call of their networks."""
+    items. call: one call of their networks. codec: an exact model's codec beside PNG, JPEG XL, PPMd, FLAC, ..."""
+    model: Path | None = None
+    """An exact model (codec)."""
+    data: Path | None = None
+    """What its test items are from, and what rivals learn from (codec)."""
+    calls: tuple[int, ...] = ()
+    """Numbers of calls to code with; the model's own by default (codec)."""
+    items: int = 100
+    """Items of the test split (codec)."""
+    ours_only: bool = False
+    """Leave the other codecs out (codec)."""
     full: bool = False
     """Run the slow references of the planner at full size too (minutes)."""
     presets: tuple[PresetName, ...] = ()
@@ -44,7 +55,9 @@ class Bench:
 
     def run(self) -> None:
         """Time and print."""
-        {"plan": self._run_plan, "train": self._run_train, "call": self._run_call}[self.what]()
+        {"plan": self._run_plan, "train": self._run_train, "call": self._run_call, "codec": self._run_codec}[
+            self.what
+        ]()
 
     def _run_plan(self) -> None:
         from ardm.bench.plan import run_plan_benchmark
@@ -88,6 +101,32 @@ class Bench:
                 print(f"{row.preset:14} {row.num_parameters:>11,} {row.batch_size:>5} {call:>11} {work:>8.2f}")
         if self.json:
             print(to_json([asdict(row) for row in rows]).decode())
+
+    def _run_codec(self) -> None:
+        if self.model is None or self.data is None:
+            raise UsageError("give an exact model and data: ardm bench codec --model MODEL --data DIR")
+        require_positive(items=self.items, batch_size=self.batch_size)
+        from ardm.bench.codecs import codec_header, codec_line, media_of, run_codec_benchmark
+        from ardm.bench.ours import OurCodec
+        from ardm.commands.common import load
+        from ardm.media import load_corpus
+
+        trained, *_ = load(self.model, self.device)
+        corpus = load_corpus(trained.config.data, self.data)
+        media, batch_size = media_of(corpus), self.batch_size or 64
+        ours = [OurCodec.of(trained, calls, media, batch_size=batch_size) for calls in self.calls or (None,)]
+        rows = []
+        if not self.json:
+            print(codec_header(media))
+        benchmark = run_codec_benchmark(
+            corpus, trained.model.shape, ours, num_items=self.items, others=not self.ours_only
+        )
+        for row in benchmark:
+            rows.append(asdict(row))
+            if not self.json:
+                print(codec_line(row), flush=True)
+        if self.json:
+            print(to_json(rows).decode())
 
     def _configurations(self) -> "Iterator[tuple[RunConfig, Runtime]]":
         """The presets as the flags change them, and where to run them."""

@@ -1,0 +1,52 @@
+"""Compression in two functions: `ardm.compress` and `ardm.decompress`."""
+
+from pathlib import Path
+
+import numpy as np
+
+from ardm.checkpoint import TrainedModel, load_model
+from ardm.codec.canvases import Batching
+from ardm.codec.container import read_single, write_single
+from ardm.codec.contents import Content, content_of, value_of
+from ardm.codec.entries import Limits
+from ardm.codec.modelled import ContentCodec, ModelsAtHand
+from ardm.codec.plan import parse_order
+from ardm.errors import DamagedError
+
+Value = str | bytes | np.ndarray
+Model = TrainedModel | Path | str
+
+
+def compress(
+    model: Model, x: Value | Path, *, calls: int | None = None, order: str | None = None, batch_size: int | None = None
+) -> bytes:
+    """A compressed file of a text (str), bytes, an image (uint8 array), a sound (int16 array) or a file (Path).
+
+    `model` is an exact model or its path. Images have shape (height, width) or (height, width, channels); sounds
+    (samples,) or (samples, 2), at the model's own rate. With fewer `calls` of the network for each window it is
+    faster and the file is longer; `batch_size` changes no byte.
+    """
+    codec = ContentCodec(_loaded(model))
+    content = codec.layout.read(x) if isinstance(x, Path) else content_of(x, codec.sample_rate)
+    options = codec.options(calls, None if order is None else parse_order(order))
+    (entry,) = codec.encode([content], options, Batching(batch_size=batch_size))
+    return write_single(entry)
+
+
+def decompress(
+    data: bytes, model: Model | None = None, *, limits: Limits | None = None, batch_size: int | None = None
+) -> Value:
+    """What a compressed file holds: a str, bytes or an array. Only content that is stored raw needs no model.
+
+    A DamagedError, an UnknownVersionError, an UnknownModelError or a TooLargeError where it cannot be restored.
+    """
+    entry = read_single(data, limits)
+    models = ModelsAtHand([] if model is None else [ContentCodec(_loaded(model))])
+    (restored,) = models.decode([entry], Batching(batch_size=batch_size))
+    if isinstance(restored, Content):
+        return value_of(restored)
+    raise DamagedError(f"the file is damaged: {restored}") if isinstance(restored, DamagedError) else restored
+
+
+def _loaded(model: Model) -> TrainedModel:
+    return model if isinstance(model, TrainedModel) else load_model(model)

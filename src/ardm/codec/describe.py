@@ -1,0 +1,88 @@
+"""What a compressed file or an archive is, without any model: facts for `ardm info`."""
+
+from typing import Any
+
+from ardm.codec.archive import ArchiveReader
+from ardm.codec.container import SINGLE_VERSION, read_single
+from ardm.codec.contents import num_variables
+from ardm.codec.directory import Listing
+from ardm.codec.entries import Coded, Limits, Method
+from ardm.codec.fields import BytesFields, Fields, ImageFields, SoundFields, TextFields
+from ardm.codec.options import Options
+
+KEPT = {
+    "text": ("every character: the file is restored to the byte", "the file's dates and permissions"),
+    "bytes": ("every byte", "the file's dates and permissions"),
+    "image": (
+        "every pixel, the size and the mode",
+        "the file's format (it is restored as PNG; palettes are written out) and metadata: profiles, EXIF, text, "
+        "resolution, dates",
+    ),
+    "sound": (
+        "every sample, the channels and the rate",
+        "the file's format (it is restored as WAV) and everything else in its headers: tags, markers, dates",
+    ),
+}
+"""Of each kind what is kept and what is not."""
+
+
+def describe_file(data: bytes, limits: Limits | None = None) -> dict[str, Any]:
+    """The facts of a compressed file."""
+    entry = read_single(data, limits)
+    facts: dict[str, Any] = {"format": f"compressed file, version {SINGLE_VERSION}", "kind": entry.fields.kind}
+    facts |= size_facts(entry.fields)
+    if isinstance(entry.content, Coded):
+        facts |= {"stored": "coded", "chunks": len(entry.content.chunks), "side_bytes": len(entry.content.side)}
+        facts |= option_facts(entry.content.options)
+    else:
+        facts |= {"stored": "raw"}
+    kept, not_kept = KEPT[entry.fields.kind]
+    return facts | size_on_disk(entry.fields, len(data)) | {"kept": kept, "not_kept": not_kept}
+
+
+def describe_archive(reader: ArchiveReader, num_bytes: int) -> dict[str, Any]:
+    """The facts of an archive."""
+    kinds = sorted({listing.header.fields.kind for listing in reader.listings.values()})
+    facts: dict[str, Any] = {"format": "archive, version 1", "entries": len(reader), "kinds": kinds}
+    facts |= {"bytes": num_bytes, "index": "damaged: entries were found by a scan" if reader.recovered else "fine"}
+    facts |= {} if reader.options is None else option_facts(reader.options)
+    facts["kept"] = {kind: KEPT[kind][0] for kind in kinds}
+    facts["not_kept"] = {kind: KEPT[kind][1] for kind in kinds} | {"archive": "empty folders"}
+    return facts | {"listing": [_listing_facts(listing, reader.options) for listing in reader.listings.values()]}
+
+
+def _listing_facts(listing: Listing, shared: Options | None) -> dict[str, Any]:
+    header = listing.header
+    facts: dict[str, Any] = {"name": listing.name, "kind": header.fields.kind} | size_facts(header.fields)
+    facts |= {"stored": "raw" if header.method >= Method.STORED else "coded"}
+    if header.options is not None and header.options != shared:
+        facts |= option_facts(header.options)
+    return facts | size_on_disk(header.fields, listing.length)
+
+
+def size_facts(fields: Fields) -> dict[str, Any]:
+    """What an entry restores to."""
+    match fields:
+        case TextFields():
+            return {"characters": fields.length}
+        case BytesFields():
+            return {"length": fields.length}
+        case ImageFields():
+            return {"width": fields.width, "height": fields.height, "mode": fields.mode}
+        case SoundFields():
+            return {"samples": fields.num_samples, "channels": fields.num_channels, "sample_rate": fields.sample_rate}
+
+
+def size_on_disk(fields: Fields, num_bytes: int) -> dict[str, Any]:
+    """The bytes of an entry, and what they come to for each of its variables."""
+    count = num_variables(fields)
+    return {"bytes": num_bytes, "bits_per_variable": 8 * num_bytes / count if count else None}
+
+
+def option_facts(options: Options) -> dict[str, Any]:
+    """The model and the choices that decoding needs."""
+    order = "the model's own" if options.order is None else options.order.name
+    if options.order is not None and options.order.name == "pseudorandom":
+        order += f":{options.order.seed}"
+    schedule = "the model's own" if options.schedule is None else options.schedule
+    return {"model": options.model.hex(), "order": order, "schedule": schedule}

@@ -1,0 +1,177 @@
+"""Contents to entries and back with exact models: many at once, in common batches."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ardm.checkpoint import TrainedModel
+from ardm.codec.bundles import BundleCodec
+from ardm.codec.canvases import Batching, CanvasCodec
+from ardm.codec.contents import Content
+from ardm.codec.entries import Coded, Entry, Limits, Raw, or_raw
+from ardm.codec.media import layout_of
+from ardm.codec.media.layout import Laid
+from ardm.codec.options import Options, OrderChoice, find_identity, short_identity
+from ardm.codec.plan import order_of
+from ardm.codec.windows import Canvas, num_bundles
+from ardm.errors import ArdmError, DamagedError, DataError, UnknownModelError, UsageError
+from ardm.schedule import Schedule
+
+MOST_ITEM_CODECS = 16
+Restored = Content | ArdmError
+"""A content, or why there is none."""
+
+
+class ContentCodec:
+    """Codes contents with an exact model."""
+
+    def __init__(self, trained: TrainedModel) -> None:
+        if trained.exact is None:
+            raise UsageError("this model holds trained weights; make an exact model of it with `ardm export`")
+        self.identity, self.sample_rate = trained.exact.identity, trained.sample_rate
+        self.layout = layout_of(trained)
+        self._exact, self._model, self._shape = trained.exact, trained.model, trained.model.shape
+        self._device = next(trained.exact.network.buffers()).device
+        self._item_codecs: dict[Options, BundleCodec] = {}
+
+    def options(self, num_calls: int | None = None, order: OrderChoice | None = None) -> Options:
+        """The model's own options, or the richest schedule within a number of calls and another order."""
+        coding = self._exact.coding
+        schedule = None if num_calls is None else coding.schedule_for(num_calls)
+        return Options(
+            model=short_identity(self.identity),
+            order=None if order == coding.order else order,
+            schedule=None if schedule == coding.default else schedule,
+        )
+
+    def encode(self, contents: Sequence[Content], options: Options, batching: Batching) -> list[Entry]:
+        """The entries of contents, raw where coding would expand; each must pass `lay`."""
+        laid = [self.lay(content) for content in contents]
+        canvases = [canvas for one in laid for canvas in one.canvases]
+        payloads = iter(self._canvas_codec(options, batching).encode(canvases))
+        chunks = [tuple(payload for _ in one.canvases for payload in next(payloads)) for one in laid]
+        return [_entry(*parts, options) for parts in zip(contents, laid, chunks, strict=True)]
+
+    def lay(self, content: Content) -> Laid:
+        """A content laid out for the model; a DataError or TooLargeError if it is of another medium or too large."""
+        if not self.layout.takes(content.fields):
+            raise DataError(f"this model is for {self.layout.title}, and this content is {content.fields.kind}")
+        Limits().check("content_bytes", content.fields.content_bytes)
+        laid = self.layout.lay(content) if content.raw else Laid(canvases=[])
+        Limits().check("chunks", sum(num_bundles(canvas.values.shape, self._shape) for canvas in laid.canvases))
+        return laid
+
+    def decode(self, entries: Sequence[Entry], batching: Batching) -> list[Restored]:
+        """The contents of entries that are raw or coded by this model, or what is wrong with them."""
+        opened = [self._opened(entry) for entry in entries]
+        groups: dict[Options, list[_Opened]] = {}
+        for one in opened:
+            if isinstance(one, _Opened):
+                groups.setdefault(one.coded.options, []).append(one)
+        for options, group in groups.items():
+            self._decode_group(group, self._canvas_codec(options, batching))
+        return [self._restored(one) if isinstance(one, _Opened) else one for one in opened]
+
+    def _opened(self, entry: Entry) -> "_Opened | Restored":
+        """A coded entry with blank canvases, once its numbers fit each other."""
+        if isinstance(entry.content, Raw):
+            return Content(fields=entry.fields, raw=entry.content.content)
+        try:
+            find_identity(entry.content.options, [self.identity])
+            chunks = self._chunks_of_canvases(entry, entry.content)
+            canvases = self.layout.blank(entry.fields, entry.content.side)
+        except (DamagedError, UnknownModelError) as error:
+            return error
+        return _Opened(entry=entry, coded=entry.content, canvases=canvases, chunks=chunks)
+
+    def _chunks_of_canvases(self, entry: Entry, coded: Coded) -> list[list[bytes]]:
+        """The chunks as they belong to the canvases that the entry has by its fields."""
+        num_schedules = len(self._exact.coding.schedules)
+        if coded.options.schedule is not None and coded.options.schedule >= num_schedules:
+            raise DamagedError(f"it names schedule {coded.options.schedule}, and its model has {num_schedules}")
+        if not self.layout.takes(entry.fields):
+            raise DamagedError(f"it holds {entry.fields.kind}, and its model is for {self.layout.title}")
+        sizes = self.layout.sizes(entry.fields, coded.side)
+        counts = [num_bundles(size, self._shape) if 0 not in size else 0 for size in sizes]
+        if sum(counts) != len(coded.chunks):
+            raise DamagedError(f"it has {len(coded.chunks)} chunks where its size needs {sum(counts)}")
+        chunks = iter(coded.chunks)
+        return [[next(chunks) for _ in range(count)] for count in counts]
+
+    def _decode_group(self, group: "Sequence[_Opened]", codec: CanvasCodec) -> None:
+        """Fill in the canvases of entries with the same options."""
+        owners = [one for one in group for _ in one.canvases]
+        canvases = [canvas for one in group for canvas in one.canvases]
+        errors = codec.decode(canvases, [chunks for one in group for chunks in one.chunks])
+        for canvas, error in errors.items():
+            owners[canvas].errors.append(error)
+
+    def _restored(self, one: "_Opened") -> Restored:
+        fields = one.entry.fields
+        if one.errors:
+            return DamagedError(one.errors[0])
+        try:
+            raw = self.layout.raw(fields, one.coded.side, one.canvases)
+        except DamagedError as error:
+            return error
+        return Content(fields=fields, raw=raw)
+
+    def _canvas_codec(self, options: Options, batching: Batching) -> CanvasCodec:
+        schedule = self._schedule(options)
+        if options not in self._item_codecs:
+            if len(self._item_codecs) >= MOST_ITEM_CODECS:
+                self._item_codecs.clear()  # an archive may name another seed for every entry
+            self._item_codecs[options] = self._item_codec(options, schedule)
+        return CanvasCodec(self._item_codecs[options], self._shape, schedule.num_calls, batching, self._device)
+
+    def _item_codec(self, options: Options, schedule: Schedule) -> BundleCodec:
+        network, parametrization = self._exact.network, self._model.parametrization
+        order = order_of(options.order or self._exact.coding.order, self._shape)
+        return BundleCodec(network, parametrization, self._shape, order, schedule, device=self._device)
+
+    def _schedule(self, options: Options) -> Schedule:
+        coding = self._exact.coding
+        return coding.schedules[coding.default if options.schedule is None else options.schedule]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Opened:
+    """A coded entry and its canvases, which decoding fills."""
+
+    entry: Entry
+    coded: Coded
+    canvases: list[Canvas]
+    chunks: list[list[bytes]]
+    """Of each canvas's bundles."""
+    errors: list[str] = field(default_factory=list)
+    """What is wrong with them."""
+
+
+def _entry(content: Content, laid: Laid, chunks: tuple[bytes, ...], options: Options) -> Entry:
+    if not chunks:
+        return Entry(fields=content.fields, content=Raw(content=content.raw))
+    coded = Coded(options=options, chunks=chunks, side=laid.side)
+    return or_raw(Entry(fields=content.fields, content=coded), content.raw)
+
+
+class ModelsAtHand:
+    """The models that may decode, each for its own entries."""
+
+    def __init__(self, codecs: Iterable[ContentCodec] = ()) -> None:
+        self._codecs = {codec.identity: codec for codec in codecs}
+
+    def decode(self, entries: Sequence[Entry], batching: Batching) -> list[Restored]:
+        """The contents of entries; for those that cannot be restored a DamagedError or an UnknownModelError."""
+        restored: dict[int, Restored] = {}
+        own: dict[bytes, list[int]] = {}
+        for place, entry in enumerate(entries):
+            if isinstance(entry.content, Raw):
+                restored[place] = Content(fields=entry.fields, raw=entry.content.content)
+                continue
+            try:
+                own.setdefault(find_identity(entry.content.options, self._codecs), []).append(place)
+            except UnknownModelError as error:
+                restored[place] = error
+        for identity, places in own.items():
+            decoded = self._codecs[identity].decode([entries[place] for place in places], batching)
+            restored |= dict(zip(places, decoded, strict=True))
+        return [restored[place] for place in range(len(entries))]

@@ -1,0 +1,94 @@
+"""What comes of many files: those that are done, those that failed, and what there is to say."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+GROUP_BYTES = 2**22
+GROUP_SIZE = 512
+"""Contents are coded together until they have so many raw bytes, or are so many."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """A file that was compressed or restored."""
+
+    file: str
+    """What it was made from; of an archive's entry, with its name."""
+    output: str
+    kind: str
+    num_bytes: int
+    """Of the user's file."""
+    num_compressed: int
+    """Of the compressed file; in an archive, of the entry's body alone."""
+    num_variables: int
+    seconds: float
+    """Its share of the group that it was coded with."""
+    is_raw: bool
+    """Whether it is stored as it is."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "file": self.file,
+            "output": self.output,
+            "kind": self.kind,
+            "bytes": self.num_bytes,
+            "compressed_bytes": self.num_compressed,
+            "ratio": self.ratio,
+            "bits_per_variable": self.bits_per_variable,
+            "seconds": self.seconds,
+            "stored_raw": self.is_raw,
+        }
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long the user's file is."""
+        return self.num_bytes / max(1, self.num_compressed)
+
+    @property
+    def bits_per_variable(self) -> float:
+        """Compressed bits for each character, byte, sub-pixel or sample."""
+        return 8 * self.num_compressed / max(1, self.num_variables)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A file or an entry that could not be compressed or restored."""
+
+    file: str
+    error: Exception
+
+    def __str__(self) -> str:
+        reason = str(self.error) or type(self.error).__name__
+        return reason if self.file in reason else f"{self.file}: {reason}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of all files; filled as the work goes on."""
+
+    done: list[Done] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What users should know though it is no failure."""
+
+    def fail(self, file: object, error: Exception) -> None:
+        """Note a failure."""
+        self.failures.append(Failure(file=str(file), error=error))
+
+
+def grouped(things: Iterable[T], num_bytes: Callable[[T], int]) -> Iterator[list[T]]:
+    """The things in turn, in groups of limited size."""
+    group: list[T] = []
+    total = 0
+    for thing in things:
+        group.append(thing)
+        total += num_bytes(thing)
+        if total >= GROUP_BYTES or len(group) >= GROUP_SIZE:
+            yield group
+            group, total = [], 0
+    if group:
+        yield group

@@ -1,0 +1,71 @@
+"""The files that arguments mean: files, folders and patterns, each with the name that it has in an archive."""
+
+import glob
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from ardm.data.folders import files_below
+from ardm.errors import DataError, UsageError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A file to read."""
+
+    path: Path
+    name: str
+    """Its own name; with the folder's and the path in it, if a folder was given."""
+
+
+def find_sources(
+    arguments: Sequence[str], suffixes: Collection[str] = (), without: Collection[str] = ()
+) -> list[Source]:
+    """The files that are named, that match a pattern, or that lie below a folder, in a fixed order.
+
+    Below folders only files with one of the suffixes count (with none given, all), and none with those of `without`;
+    hidden ones do not.
+    """
+    sources: dict[Path, Source] = {}
+    for argument in arguments:
+        for source in _sources(argument, suffixes, without):
+            sources.setdefault(source.path.absolute(), source)
+    _check_names(list(sources.values()))
+    return list(sources.values())
+
+
+def _sources(argument: str, suffixes: Collection[str], without: Collection[str]) -> list[Source]:
+    path = Path(argument)
+    if path.is_file():
+        return [Source(path=path, name=path.name)]
+    if path.is_dir():
+        return _sources_below(path, suffixes, without)
+    matches = [Path(match) for match in sorted(glob.glob(argument, recursive=True))]
+    files = [Source(path=match, name=match.name) for match in matches if match.is_file()]
+    if not files:
+        raise DataError(f"there is no file or folder {argument}, and none that matches it")
+    return files
+
+
+def _sources_below(folder: Path, suffixes: Collection[str], without: Collection[str]) -> list[Source]:
+    files = sorted(
+        file
+        for file in files_below(folder)
+        if (not suffixes or file.suffix.lower() in suffixes) and file.suffix.lower() not in without
+    )
+    if not files:
+        what = f" that end in {', '.join(sorted(suffixes))}" if suffixes else ""
+        raise DataError(f"{folder} holds no files{what}")
+    prefix = PurePosixPath(folder.name)  # empty for the current folder
+    return [Source(path=file, name=str(prefix / file.relative_to(folder).as_posix())) for file in files]
+
+
+def _check_names(sources: Sequence[Source]) -> None:
+    seen: dict[str, Path] = {}
+    for source in sources:
+        if source.name in seen:
+            raise UsageError(
+                f"{seen[source.name]} and {source.path} would both be named {source.name}; "
+                "give the folder that holds both, or compress them in two runs"
+            )
+        seen[source.name] = source.path

@@ -1,0 +1,245 @@
+"""ardm compress and ardm decompress."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from ardm.commands.common import OutputPath, load, require_positive
+from ardm.errors import ArdmError, UsageError
+from ardm.files import check_writable
+from ardm.output import to_json
+
+if TYPE_CHECKING:
+    from ardm.codec.canvases import Batching
+    from ardm.codec.modelled import ContentCodec
+    from ardm.codec.outcomes import Done, Outcome
+    from ardm.codec.restoring import Destination
+    from ardm.codec.sources import Source
+
+SINGLE_SUFFIX, ARCHIVE_SUFFIX = ".ardm", ".ardma"
+COLUMNS = ("file", "bytes before", "after", "ratio", "bits/variable", "seconds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compress:
+    """Compress files without loss with an exact model: one .ardm for each, or one archive.
+
+    Images come back with every pixel and their mode (as PNG), 16-bit sounds with every sample (as WAV), texts and
+    bytes to the byte. What would not get shorter is stored as it is.
+    """
+
+    files: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE...")]
+    """Files, folders and patterns such as 'images/**/*.png'."""
+    model: Path | None = None
+    """The exact model's file, as `ardm export` makes it."""
+    calls: int | None = None
+    """Network calls for each window; fewer are faster and cost bits. By default the model's own choice."""
+    order: str | None = None
+    """raster, reverse, spaced, halton or pseudorandom:SEED; by default the model's own choice."""
+    output: OutputPath = None
+    """A folder; a name ending in .ardma for one archive of all; for a single file also one ending in .ardm. By default
+    FILE.ardm beside each file."""
+    append: bool = False
+    """Add to the archive if it is there."""
+    force: bool = False
+    """Replace files that are there."""
+    verify: bool = False
+    """Decode everything and compare before it is kept: so it is done by default."""
+    no_verify: bool = False
+    """Leave that out, which takes about half of the time."""
+    batch_size: int | None = None
+    """Rows that the network evaluates at once, by default as many as suit the device; this changes no byte."""
+    device: str | None = None
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> None:
+        """Compress, and print what became of each file."""
+        self._check()
+        from ardm.codec.compressing import Compressor
+        from ardm.codec.plan import parse_order
+        from ardm.codec.sources import find_sources
+
+        order = None if self.order is None else parse_order(self.order)
+        assert self.model is not None
+        codec = load_codec(self.model, self.device)
+        sources = find_sources(self.files, codec.layout.suffixes, without=(SINGLE_SUFFIX, ARCHIVE_SUFFIX))
+        if _is_single(self.output) and len(sources) > 1:
+            raise UsageError(f"{self.output} can hold one file, and {len(sources)} are given; use {ARCHIVE_SUFFIX}")
+        with batches("compressing", self.batch_size) as batching:
+            compressor = Compressor(
+                codec=codec,
+                options=codec.options(self.calls, order),
+                batching=batching,
+                verify=not self.no_verify,
+                force=self.force,
+            )
+            archive = self._archive()
+            if archive is None:
+                outcome = compressor.to_files(sources, self._target)
+            else:
+                outcome = compressor.to_archive(sources, archive, append=self.append)
+        report(outcome, as_json=self.json)
+
+    def _check(self) -> None:
+        require_positive(calls=self.calls, batch_size=self.batch_size)
+        if not self.files:
+            raise UsageError("give the files to compress")
+        if self.model is None:
+            raise UsageError("give the exact model to compress with: --model MODEL (`ardm export` makes one of a run)")
+        if self.verify and self.no_verify:
+            raise UsageError("--verify and --no-verify exclude each other")
+        archive = self._archive()
+        if self.append and (self.force or archive is None):
+            raise UsageError(f"--append adds to an archive: give it with -o NAME{ARCHIVE_SUFFIX}, without --force")
+        check_output(self.output)
+        if archive is not None and archive.exists() and not self.append and not self.force:
+            raise UsageError(f"{archive} is there already; --append adds to it, --force replaces it")
+
+    def _archive(self) -> Path | None:
+        return self.output if self.output is not None and self.output.suffix == ARCHIVE_SUFFIX else None
+
+    def _target(self, source: "Source") -> Path:
+        if self.output is None:
+            return source.path.with_name(source.path.name + SINGLE_SUFFIX)
+        return self.output if _is_single(self.output) else self.output / (source.name + SINGLE_SUFFIX)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decompress:
+    """Restore compressed files and archives. What is damaged is named, and all the rest is restored."""
+
+    files: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE...")]
+    """Compressed files and archives, folders of them, and patterns."""
+    model: tyro.conf.UseAppendAction[tuple[Path, ...]] = ()
+    """The exact model that the files were made with; give several if they differ."""
+    entry: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """Restore only the entry of this name from archives; may be given several times."""
+    output: OutputPath = None
+    """A folder; for a single thing to restore also a name with a suffix. By default beside each file, and of an archive
+    in a folder of its name."""
+    force: bool = False
+    """Replace files that are there."""
+    batch_size: int | None = None
+    """Rows that the network evaluates at once; by default as many as suit the device."""
+    device: str | None = None
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> None:
+        """Restore, and print what became of each file."""
+        require_positive(batch_size=self.batch_size)
+        if not self.files:
+            raise UsageError("give the files to restore")
+        check_output(self.output)
+        from ardm.codec.modelled import ModelsAtHand
+        from ardm.codec.restoring import Restorer
+        from ardm.codec.sources import find_sources
+
+        sources = find_sources(self.files, (SINGLE_SUFFIX, ARCHIVE_SUFFIX))
+        models = ModelsAtHand([load_codec(path, self.device) for path in self.model])
+        with batches("restoring", self.batch_size) as batching:
+            restorer = Restorer(models=models, batching=batching, destination=self._destination(sources))
+            outcome = restorer.restore(sources, self.entry)
+        report(outcome, as_json=self.json)
+
+    def _destination(self, sources: "list[Source]") -> "Destination":
+        from ardm.codec.archive import is_archive
+        from ardm.codec.restoring import Destination
+
+        if self.output is None or self.output.is_dir() or not self.output.suffix:
+            return Destination(folder=self.output, force=self.force)
+        with sources[0].path.open("rb") as file:
+            num_entries = len(self.entry) if is_archive(file.read(8)) else 1
+        if len(sources) > 1 or num_entries != 1:
+            return Destination(folder=self.output, force=self.force)
+        return Destination(file=self.output, force=self.force)
+
+
+def check_output(path: Path | None) -> None:
+    """A usage error, before any work is done, for a file or folder that cannot be written."""
+    if path is not None:
+        check_writable(path if path.suffix and not path.is_dir() else path / "any")
+
+
+def load_codec(path: Path, device: str | None) -> "ContentCodec":
+    """The codec of an exact model's file."""
+    from ardm.codec.modelled import ContentCodec
+
+    trained, _, _ = load(path, device)
+    if trained.exact is None:
+        raise UsageError(f"{path} holds trained weights; make an exact model of it with `ardm export {path} -o MODEL`")
+    return ContentCodec(trained)
+
+
+@contextmanager
+def batches(title: str, batch_size: int | None) -> "Iterator[Batching]":
+    """Batches with a progress bar on stderr, shown on a terminal only, whose end moves as work is found."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from ardm.codec.canvases import Batching
+
+    with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
+        task = bar.add_task(title, total=0)
+
+        def on_start(count: int) -> None:
+            bar.update(task, total=(bar.tasks[0].total or 0) + count)
+
+        yield Batching(batch_size=batch_size, on_start=on_start, on_batch=lambda count: bar.advance(task, count))
+
+
+def report(outcome: "Outcome", *, as_json: bool) -> None:
+    """Print what is done; an error if something failed, after a line for each."""
+    if as_json:
+        failed = [{"file": failure.file, "error": str(failure.error)} for failure in outcome.failures]
+        done = [one.to_dict() for one in outcome.done]
+        print(to_json({"files": done, "failed": failed, "notes": outcome.notes}).decode())
+    elif outcome.done:
+        print(table(outcome.done))
+    for note in outcome.notes:
+        print(f"note: {note}", file=sys.stderr)
+    if len(outcome.failures) == 1:
+        raise ArdmError(str(outcome.failures[0]))
+    if outcome.failures:
+        for failure in outcome.failures:
+            print(f"ardm: {' '.join(str(failure).split())}", file=sys.stderr)
+        raise ArdmError(f"{len(outcome.failures)} of {len(outcome.failures) + len(outcome.done)} failed")
+
+
+def table(done: "list[Done]") -> str:
+    """A line for each file, and a last one for all of several."""
+    from dataclasses import replace
+
+    rows = [COLUMNS, *(_row(one) for one in done)]
+    if len(done) > 1:
+        parts = ("num_bytes", "num_compressed", "num_variables", "seconds")
+        total = {part: sum(getattr(one, part) for one in done) for part in parts}
+        rows.append(_row(replace(done[0], file=f"all {len(done)}", is_raw=False, **total)))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
+    return "\n".join(_line(row, widths) for row in rows)
+
+
+def _line(row: tuple[str, ...], widths: list[int]) -> str:
+    first, *numbers = (f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
+    return "  ".join([f"{first.strip():<{widths[0]}}", *numbers])
+
+
+def _row(one: "Done") -> tuple[str, ...]:
+    return (
+        one.file + (" (stored)" if one.is_raw else ""),
+        f"{one.num_bytes:,}",
+        f"{one.num_compressed:,}",
+        f"{one.ratio:.2f}",
+        f"{one.bits_per_variable:.3f}",
+        f"{one.seconds:.2f}",
+    )
+
+
+def _is_single(path: Path | None) -> bool:
+    return path is not None and path.suffix == SINGLE_SUFFIX

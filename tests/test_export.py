@@ -1,0 +1,102 @@
+"""From a run to an exact model on the command line, and what such a model is good for."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+import invoke
+from ardm.checkpoint import load_model
+from ardm.cli import main
+from ardm.codec.items import ItemCodec
+from ardm.codec.plan import order_of
+from ardm.commands.common import planning_losses
+from ardm.export import make_schedules
+from ardm.likelihood import exact_bits
+from tiny import TEXT
+
+
+def output(capsys, *arguments: object) -> str:
+    return invoke.output(capsys, [str(a) for a in arguments])
+
+
+def fails(capsys, status: int, text: str, *arguments: object) -> None:
+    actual, error = invoke.fails(capsys, [str(a) for a in arguments])
+    assert text in error
+    assert actual == status
+
+
+SMALL = ["--item-length", "32", "--layers", "2", "--width", "32", "--batch-size", "8"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    """A folder with text.txt, a trained run and its exact model."""
+    folder = tmp_path_factory.mktemp("export")
+    (folder / "text.txt").write_text(TEXT)
+    flags = ["--data", str(folder / "text.txt"), "--out", str(folder / "run"), "--steps", "60", *SMALL]
+    assert main(["train", "text", *flags]) == 0
+    assert main(["export", str(folder / "run"), "-o", str(folder / "exact"), "--calls", "8"]) == 0
+    return folder
+
+
+def test_rounding_costs_little(run, capsys):
+    bits = [
+        json.loads(output(capsys, "eval", run / name, run / "text.txt", "--split", "valid", "--passes", "16", "--json"))
+        for name in ("run", "exact")
+    ]
+    trained, exact = (b["bits_per_dim"] for b in bits)
+    assert exact < 1.02 * trained
+
+
+def test_an_exact_model_scores_samples_infills_and_plans(run, capsys):
+    assert "bits/char" in output(capsys, "eval", run / "exact", run / "text.txt", "--order", "halton", "--calls", "8")
+    assert output(capsys, "sample", run / "exact", "--calls", "8").strip()
+    assert "the" in output(capsys, "infill", run / "exact", "the c__ sat", "-n", "2")
+    assert "lost" in output(capsys, "plan", run / "exact", "--calls", "8")
+    facts = json.loads(output(capsys, "info", run / "exact", "--json"))
+    assert facts["calls"] == 5  # the largest planned number within the budget of 8
+
+
+def test_coded_bits_are_those_of_the_exact_network(run):
+    trained = load_model(run / "exact")
+    assert trained.exact is not None
+    coding, shape = trained.exact.coding, trained.model.shape
+    order, schedule = order_of(coding.order, shape), coding.schedules[coding.default]
+    assert trained.alphabet is not None
+    x = torch.from_numpy(trained.alphabet.encode(TEXT.encode())[:64]).long().view(2, 32)
+    codec = ItemCodec(trained.exact.network, trained.model.parametrization, shape, order, schedule)
+    expected = exact_bits(trained.model, x, torch.from_numpy(order).expand(2, 1, -1), schedule)
+    torch.testing.assert_close(torch.from_numpy(codec.measure(x)), expected.double(), rtol=1e-3, atol=0.05)
+    assert torch.equal(codec.decode(codec.encode(x)), x)
+
+
+def test_schedules_rise_to_one_call_a_variable(run):
+    schedules = make_schedules(planning_losses(load_model(run / "run")))
+    assert [s.num_calls for s in schedules] == [5, 10, 20, 30, 32]
+
+
+def test_bad_input(run, capsys, tmp_path):
+    fails(capsys, 2, "is an exact model already", "export", run / "exact", "-o", tmp_path / "again")
+    fails(capsys, 2, "--items must be positive", "export", run / "run", "-o", tmp_path / "x", "--items", "0")
+    lost = tmp_path / "lost"
+    shutil.copytree(run / "run", lost)
+    (lost / "data.txt").unlink()
+    fails(capsys, 2, "does not say where its data lies; give it with --data", "export", lost, "-o", tmp_path / "x")
+    (lost / "data.txt").write_text(str(tmp_path / "gone") + "\n")
+    fails(capsys, 1, "gone", "export", lost, "-o", tmp_path / "x")
+    fails(capsys, 2, "give an exact model and data", "bench", "codec")
+    data = ["--data", run / "text.txt"]
+    fails(capsys, 2, "make an exact model of it", "bench", "codec", "--model", run / "run", *data)
+    assert not (tmp_path / "x").exists()
+
+
+def test_bench_codec(run, capsys):
+    flags = ["--model", run / "exact", "--data", run / "text.txt", "--items", "3", "--calls", "5", "30"]
+    rows = json.loads(output(capsys, "bench", "codec", *flags, "--json"))
+    ours = [row for row in rows if row["name"].startswith("ardm")]
+    assert [row["name"] for row in ours] == ["ardm, 5 calls", "ardm, 30 calls"]
+    assert all(row["failure"] is None and row["bits_per_variable"] > 0 for row in ours)
+    assert any(row["name"].startswith("zlib") for row in rows)
