@@ -58,9 +58,8 @@ def test_bundles_come_back_in_any_batches(name, sizes, batch_size, num_kinds):
 def test_bundles_of_one_are_payloads_of_items(name):
     codec = codec_for(name)
     x, masks = random_items(name, 4)
-    assert codec.encode_bundles(x, [1] * 4, **masks, batch_size=9, on_batch=lambda rows: None) == codec.encode(
-        x, **masks
-    )
+    how = {"batch_size": 9, "on_batch": lambda rows: None}
+    assert codec.encode_bundles(x, [1] * 4, **masks, **how) == codec.encode(x, **masks)
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 100])

@@ -236,7 +236,10 @@ def test_another_integer_is_another_identity(generator, tmp_path):
     exact.network.core.head.weight[0, 0, 0] += 1
     from ardm.checkpoint import exact_part
 
-    assert exact_part(config, 256, exact.network, exact.coding).identity != before
+    assert exact_part(config, 256, None, exact.network, exact.coding).identity != before
+    exact.network.core.head.weight[0, 0, 0] -= 1
+    assert exact_part(config, 256, None, exact.network, exact.coding).identity == before
+    assert exact_part(config, 256, 8000, exact.network, exact.coding).identity != before
 
 
 def test_a_file_with_other_integers_is_refused(generator, tmp_path):

@@ -103,7 +103,7 @@ def load_model(path: Path | str, device: torch.device | str = "cpu") -> TrainedM
         alphabet = Alphabet(characters=description["alphabet"]) if is_text else None
         num_classes = description["num_classes"] if alphabet is None else alphabet.num_classes
         is_exact = description["kind"] == "exact model"
-        exact = _load_exact(config, num_classes, tensors, description, device) if is_exact else None
+        exact = _load_exact(config, alphabet or num_classes, tensors, description, device) if is_exact else None
         if exact is None:
             model = _load_weights(config, num_classes, tensors).to(device)
         else:
@@ -132,11 +132,14 @@ def _load_weights(config: RunConfig, num_classes: int, tensors: dict[str, Tensor
     return model
 
 
-def exact_part(config: RunConfig, num_classes: int, network: ExactNetwork, coding: CodingPlan) -> ExactPart:
-    """An exact network and its coding with the identity that follows from them."""
+def exact_part(
+    config: RunConfig, classes: int | Alphabet, sample_rate: int | None, network: ExactNetwork, coding: CodingPlan
+) -> ExactPart:
+    """An exact network and its coding with the identity that follows from them, and from what classes stand for."""
     values = config.to_dict()
     facts = {name: values[name] for name in ("data", "network", "depth")}
-    facts |= {"num_classes": num_classes, "coding": coding.to_dict()}
+    facts["classes"] = classes.characters if isinstance(classes, Alphabet) else classes
+    facts |= {"sample_rate": sample_rate, "coding": coding.to_dict()}
     identity = bytes.fromhex(_hash(exact_tensors(network), facts))
     return ExactPart(network=network, coding=coding, identity=identity)
 
@@ -149,19 +152,20 @@ def exact_tensors(network: ExactNetwork) -> dict[str, Tensor]:
 
 def _load_exact(
     config: RunConfig,
-    num_classes: int,
+    classes: int | Alphabet,
     tensors: dict[str, Tensor],
     description: dict[str, Any],
     device: torch.device | str,
 ) -> ExactPart:
-    parametrization = config.depth.build(num_classes)
+    parametrization = config.depth.build(classes.num_classes if isinstance(classes, Alphabet) else classes)
     core = config.build_exact_core(parametrization)
     core.load_state_dict({n.removeprefix("exact/"): t for n, t in tensors.items() if n.startswith("exact/")})
     check_bounds(core)
     test = SelfTest(**{f.name: tensors[f"test/{f.name}"] for f in fields(SelfTest)})
     network = ExactNetwork(core.to(device), OutputUnits.of(parametrization), test)
     network.operations(torch.zeros(1, device=device).device)  # a machine that computes wrongly fails here
-    return exact_part(config, num_classes, network, CodingPlan.from_dict(description["coding"]))
+    coding = CodingPlan.from_dict(description["coding"])
+    return exact_part(config, classes, description.get("sample_rate"), network, coding)
 
 
 def profile_tensors(name: str, profile: Profile) -> dict[str, Tensor]:

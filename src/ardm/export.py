@@ -55,7 +55,8 @@ def export_model(
         return float(codec.measure(validation, on_batch=on_step).sum())
 
     coding = CodingPlan(order=min(candidate_orders(), key=bits), schedules=schedules, default=default)
-    exact = exact_part(trained.config, parametrization.depth.num_classes, network, coding)
+    classes = trained.alphabet or parametrization.depth.num_classes
+    exact = exact_part(trained.config, classes, trained.sample_rate, network, coding)
     return replace(trained, model=ARDM(network, parametrization, shape), exact=exact)
 
 
