@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from hypothesis import strategies as st
 from jaxtyping import config
 
-from ardm.codec.archive import ArchiveReader, ArchiveWriter
-from ardm.codec.entries import Coded, Entry, Limits, Raw
-from ardm.codec.fields import BytesFields, ImageFields, SoundFields, TextFields
-from ardm.codec.options import ORDER_NAMES, Options, OrderChoice
+from ardm.container.archive import ArchiveReader, ArchiveWriter
+from ardm.container.entries import Coded, Entry, Limits, Raw
+from ardm.container.fields import BytesFields, ImageFields, SoundFields, TextFields
+from ardm.container.options import ORDER_NAMES, Options, OrderChoice
 from ardm.errors import DamagedError, TooLargeError, UnknownVersionError
 
 TYPED_ERRORS = (DamagedError, UnknownVersionError, TooLargeError)

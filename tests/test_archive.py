@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ardm.codec.archive import GROUP_ENTRIES, ArchiveReader, ArchiveWriter, is_archive
-from ardm.codec.blocks import GROUP, INDEX, TRAILER_BYTES
-from ardm.codec.container import is_single
-from ardm.codec.entries import Coded, Entry, Limits
-from ardm.codec.fields import ImageFields
-from ardm.codec.names import MAX_NAME_BYTES, name_problem
-from ardm.codec.wire import check_of, deflate, uint32, uint64, varint
+from ardm.container.archive import GROUP_ENTRIES, ArchiveReader, ArchiveWriter, is_archive
+from ardm.container.blocks import GROUP, INDEX, TRAILER_BYTES
+from ardm.container.entries import Coded, Entry, Limits
+from ardm.container.fields import ImageFields
+from ardm.container.names import MAX_NAME_BYTES, name_problem
+from ardm.container.single import is_single
+from ardm.container.wire import check_of, deflate, uint32, uint64, varint
 from ardm.errors import DamagedError, DataError, TooLargeError, UnknownVersionError
 from stored import (
     ENTRIES,
@@ -30,7 +30,7 @@ from stored import (
     readable,
     unchecked_shapes,
 )
-from test_container import UNLIMITED, peak_bytes
+from test_single import UNLIMITED, peak_bytes
 
 SPECIFICATION = Path(__file__).parents[1] / "docs" / "format.md"
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from ardm.codec import modelled, windows
+from ardm.codec import windows
 from ardm.codec.canvases import Batching
-from ardm.codec.container import read_single, write_single
-from ardm.codec.contents import (
+from ardm.compression import modelled
+from ardm.compression.contents import (
     Content,
     bytes_content,
     content_of,
@@ -21,13 +21,14 @@ from ardm.codec.contents import (
     text_content,
     value_of,
 )
-from ardm.codec.entries import Coded, Entry, Limits, Raw
-from ardm.codec.fields import BytesFields, ImageFields, SoundFields, TextFields
-from ardm.codec.media import layout_of, restored_file, restored_suffix
-from ardm.codec.media.image import decode_alpha, encode_alpha
-from ardm.codec.media.text import decode_escapes, encode_escapes
-from ardm.codec.modelled import ContentCodec, ModelsAtHand
-from ardm.codec.options import Options, OrderChoice
+from ardm.compression.media import layout_of, restored_file, restored_suffix
+from ardm.compression.media.image import decode_alpha, encode_alpha
+from ardm.compression.media.text import decode_escapes, encode_escapes
+from ardm.compression.modelled import ContentCodec, ModelsAtHand
+from ardm.container.entries import Coded, Entry, Limits, Raw
+from ardm.container.fields import BytesFields, ImageFields, SoundFields, TextFields
+from ardm.container.options import Options, OrderChoice
+from ardm.container.single import read_single, write_single
 from ardm.data.audio import read_recording
 from ardm.errors import DamagedError, DataError, TooLargeError, UnknownModelError, UsageError
 from stored import unchecked_shapes

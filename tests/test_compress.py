@@ -10,11 +10,12 @@ from PIL import Image
 import ardm
 from ardm.checkpoint import save_model
 from ardm.cli import main
-from ardm.codec import blocks, container, directory, modelled
-from ardm.codec.archive import ArchiveReader, ArchiveWriter
-from ardm.codec.entries import Limits
-from ardm.codec.modelled import ContentCodec
-from ardm.codec.sources import find_sources
+from ardm.compression import modelled
+from ardm.compression.modelled import ContentCodec
+from ardm.compression.sources import find_sources
+from ardm.container import blocks, directory, single
+from ardm.container.archive import ArchiveReader, ArchiveWriter
+from ardm.container.entries import Limits
 from ardm.data.audio import read_recording, wav_file
 from ardm.errors import (
     DamagedError,
@@ -160,7 +161,7 @@ def test_mutations_behind_the_checks_give_errors_alone(monkeypatch):
     """Without the checks of the container, payloads, sizes and side bytes are mutated too: no crash and no hang."""
     with unchecked_shapes():
         files = compressed_examples()
-        for module in (container, blocks, directory):
+        for module in (single, blocks, directory):
             monkeypatch.setattr(module, "check_of", lambda *parts: 0)
         errors = []
         for data in mutations(list(files), NUM_UNCHECKED, seed=2):
@@ -473,7 +474,7 @@ class TestSources:
 
 
 def test_groups_are_limited_and_leave_nothing_out(monkeypatch):
-    from ardm.codec import outcomes
+    from ardm.compression import outcomes
 
     monkeypatch.setattr(outcomes, "GROUP_SIZE", 3)
     monkeypatch.setattr(outcomes, "GROUP_BYTES", 10)

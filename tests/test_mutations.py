@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ardm.codec import blocks, container, directory
-from ardm.codec.container import read_single, write_single
-from ardm.codec.entries import Coded, Entry, Raw
-from ardm.codec.fields import BytesFields, ImageFields
+from ardm.container import blocks, directory, single
+from ardm.container.entries import Coded, Entry, Raw
+from ardm.container.fields import BytesFields, ImageFields
+from ardm.container.single import read_single, write_single
 from stored import (
     ENTRIES,
     OPTIONS,
@@ -175,7 +175,7 @@ class TestUnchecked:
 
     @pytest.fixture(autouse=True)
     def _no_checks(self, monkeypatch):
-        for module in (container, blocks, directory):
+        for module in (single, blocks, directory):
             monkeypatch.setattr(module, "check_of", lambda *parts: 0)
         with unchecked_shapes():
             yield

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from ardm.checkpoint import ExactPart, TrainedModel
-from ardm.codec.modelled import ContentCodec
+from ardm.compression.modelled import ContentCodec
 from ardm.config import AudioData, DepthConfig, ImageData, RunConfig, TextData
 from ardm.data.alphabet import Alphabet
 from ardm.exact.network import ExactNetwork, SelfTest

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ardm.checkpoint import load_model as load_model
-    from ardm.codec.api import (
+    from ardm.compression.api import (
         compress as compress,
     )
-    from ardm.codec.api import (
+    from ardm.compression.api import (
         decompress as decompress,
     )
     from ardm.likelihood import (
@@ -67,10 +67,10 @@ _HOMES = {
     "Given": "sample",
     "Schedule": "schedule",
     "bound": "likelihood",
-    "compress": "codec.api",
+    "compress": "compression.api",
     "conditional_bits": "likelihood",
     "cosine_schedule": "schedule",
-    "decompress": "codec.api",
+    "decompress": "compression.api",
     "every_budget": "schedule",
     "exact_bits": "likelihood",
     "full_schedule": "schedule",

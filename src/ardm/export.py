@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ardm.checkpoint import TrainedModel, exact_part
 from ardm.codec.items import ItemCodec
-from ardm.codec.options import OrderChoice
 from ardm.codec.plan import CodingPlan, order_of
+from ardm.container.options import OrderChoice
 from ardm.exact.network import ExactNetwork, SelfTest
 from ardm.exact.operations import TorchOperations, float_product
 from ardm.exact.outputs import OutputUnits

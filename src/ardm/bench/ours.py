@@ -10,9 +10,9 @@ from torch import Tensor
 from ardm.bench.codecs import Item, Media
 from ardm.checkpoint import ExactPart, TrainedModel
 from ardm.codec.canvases import BATCH_SIZE, Batching
-from ardm.codec.container import read_single, write_single
-from ardm.codec.contents import Content, content_of, value_of
-from ardm.codec.modelled import ContentCodec
+from ardm.compression.contents import Content, content_of, value_of
+from ardm.compression.modelled import ContentCodec
+from ardm.container.single import read_single, write_single
 from ardm.data.audio import Clip
 from ardm.errors import DamagedError
 from ardm.exact.network import ExactNetwork

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from ardm.codec.options import ORDER_NAMES, OrderChoice
+from ardm.container.options import ORDER_NAMES, OrderChoice
 from ardm.errors import UsageError
 from ardm.orders import NAMED_ORDERS, Order, Shape, pseudorandom
 from ardm.schedule import Schedule

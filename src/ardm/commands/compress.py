@@ -16,10 +16,10 @@ from ardm.output import to_json
 
 if TYPE_CHECKING:
     from ardm.codec.canvases import Batching
-    from ardm.codec.modelled import ContentCodec
-    from ardm.codec.outcomes import Done, Outcome
-    from ardm.codec.restoring import Destination
-    from ardm.codec.sources import Source
+    from ardm.compression.modelled import ContentCodec
+    from ardm.compression.outcomes import Done, Outcome
+    from ardm.compression.restoring import Destination
+    from ardm.compression.sources import Source
 
 SINGLE_SUFFIX, ARCHIVE_SUFFIX = ".ardm", ".ardma"
 COLUMNS = ("file", "bytes before", "after", "ratio", "bits/variable", "seconds")
@@ -61,9 +61,9 @@ class Compress:
     def run(self) -> None:
         """Compress, and print what became of each file."""
         self._check()
-        from ardm.codec.compressing import Compressor
         from ardm.codec.plan import parse_order
-        from ardm.codec.sources import find_sources
+        from ardm.compression.compressing import Compressor
+        from ardm.compression.sources import find_sources
 
         order = None if self.order is None else parse_order(self.order)
         assert self.model is not None
@@ -137,9 +137,9 @@ class Decompress:
         if not self.files:
             raise UsageError("give the files to restore")
         check_output(self.output)
-        from ardm.codec.modelled import ModelsAtHand
-        from ardm.codec.restoring import Restorer
-        from ardm.codec.sources import find_sources
+        from ardm.compression.modelled import ModelsAtHand
+        from ardm.compression.restoring import Restorer
+        from ardm.compression.sources import find_sources
 
         sources = find_sources(self.files, (SINGLE_SUFFIX, ARCHIVE_SUFFIX))
         models = ModelsAtHand([load_codec(path, self.device) for path in self.model])
@@ -149,8 +149,8 @@ class Decompress:
         report(outcome, as_json=self.json)
 
     def _destination(self, sources: "list[Source]") -> "Destination":
-        from ardm.codec.archive import is_archive
-        from ardm.codec.restoring import Destination
+        from ardm.compression.restoring import Destination
+        from ardm.container.archive import is_archive
 
         if self.output is None or self.output.is_dir() or not self.output.suffix:
             return Destination(folder=self.output, force=self.force)
@@ -169,7 +169,7 @@ def check_output(path: Path | None) -> None:
 
 def load_codec(path: Path, device: str | None) -> "ContentCodec":
     """The codec of an exact model's file."""
-    from ardm.codec.modelled import ContentCodec
+    from ardm.compression.modelled import ContentCodec
 
     trained, _, _ = load(path, device)
     if trained.exact is None:

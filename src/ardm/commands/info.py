@@ -44,10 +44,10 @@ def compressed_facts(path: Path) -> dict[str, Any] | None:
     """The facts of a compressed file or an archive; None for anything else."""
     if not path.is_file():
         return None
-    from ardm.codec.archive import ARCHIVE_SUFFIX, ArchiveReader, is_archive
-    from ardm.codec.container import SINGLE_SUFFIX, is_single
-    from ardm.codec.describe import describe_archive, describe_file
-    from ardm.codec.entries import Limits
+    from ardm.container.archive import ARCHIVE_SUFFIX, ArchiveReader, is_archive
+    from ardm.container.describe import describe_archive, describe_file
+    from ardm.container.entries import Limits
+    from ardm.container.single import SINGLE_SUFFIX, is_single
 
     with path.open("rb") as file:
         start = file.read(8)

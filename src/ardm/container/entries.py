@@ -4,7 +4,7 @@
     header    flags, options and fields: what a body's bytes mean
     body      side bytes and chunks; or the raw content, deflated where that is shorter
 
-A single file is a header and a body (`container`); an archive lists the headers in directories (`directory`).
+A single file is a header and a body (`single`); an archive lists the headers in directories (`directory`).
 The bytes are specified in docs/format.md.
 """
 
@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 
-from ardm.codec.fields import Fields, decode_fields, encode_fields
-from ardm.codec.options import MODEL_BYTES, Options, decode_options, encode_options
-from ardm.codec.wire import Cursor, deflate, inflate, varint
+from ardm.container.fields import Fields, decode_fields, encode_fields
+from ardm.container.options import MODEL_BYTES, Options, decode_options, encode_options
+from ardm.container.wire import Cursor, deflate, inflate, varint
 from ardm.errors import DamagedError, TooLargeError
 
 

@@ -5,8 +5,8 @@
 The length of the last chunk follows from the file's. The bytes are specified in docs/format.md.
 """
 
-from ardm.codec.entries import Entry, Limits, damage_in, decode_header, encode_header, pack, unpack
-from ardm.codec.wire import CHECK_BYTES, Cursor, check_of, uint32
+from ardm.container.entries import Entry, Limits, damage_in, decode_header, encode_header, pack, unpack
+from ardm.container.wire import CHECK_BYTES, Cursor, check_of, uint32
 from ardm.errors import DamagedError, UnknownVersionError
 
 SINGLE_MAGIC = b"\xadR"

@@ -9,11 +9,11 @@ not deflate, and so a directory of few bytes cannot claim many entries.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ardm.codec.entries import Header, Limits, decode_listed_header, encode_listed_header
-from ardm.codec.fields import encode_fields
-from ardm.codec.names import MAX_NAME_BYTES, name_problem
-from ardm.codec.options import Options, encode_options
-from ardm.codec.wire import Cursor, check_of, deflate, inflate, uint32, uint64, varint
+from ardm.container.entries import Header, Limits, decode_listed_header, encode_listed_header
+from ardm.container.fields import encode_fields
+from ardm.container.names import MAX_NAME_BYTES, name_problem
+from ardm.container.options import Options, encode_options
+from ardm.container.wire import Cursor, check_of, deflate, inflate, uint32, uint64, varint
 from ardm.errors import DamagedError
 
 _PLAIN, _DEFLATED = 0, 1

@@ -9,7 +9,7 @@ from hashlib import blake2b
 import numpy as np
 from jaxtyping import Int16, UInt8
 
-from ardm.codec.fields import BytesFields, Fields, ImageFields, SoundFields, TextFields
+from ardm.container.fields import BytesFields, Fields, ImageFields, SoundFields, TextFields
 from ardm.errors import DataError
 
 MODES = {2: "LA", 3: "RGB", 4: "RGBA"}

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from ardm.codec.archive import ArchiveReader
-from ardm.codec.container import SINGLE_VERSION, read_single
-from ardm.codec.contents import num_variables
-from ardm.codec.directory import Listing
-from ardm.codec.entries import Coded, Limits, Method
-from ardm.codec.fields import BytesFields, Fields, ImageFields, SoundFields, TextFields
-from ardm.codec.options import Options
+from ardm.compression.contents import num_variables
+from ardm.container.archive import ArchiveReader
+from ardm.container.directory import Listing
+from ardm.container.entries import Coded, Limits, Method
+from ardm.container.fields import BytesFields, Fields, ImageFields, SoundFields, TextFields
+from ardm.container.options import Options
+from ardm.container.single import SINGLE_VERSION, read_single
 
 KEPT = {
     "text": ("every character: the file is restored to the byte", "the file's dates and permissions"),

@@ -11,7 +11,7 @@ import io
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType, TracebackType
 
-from ardm.codec.blocks import (
+from ardm.container.blocks import (
     ARCHIVE_MAGIC,
     ARCHIVE_VERSION,
     Index,
@@ -21,12 +21,12 @@ from ardm.codec.blocks import (
     encode_index,
     read_index,
 )
-from ardm.codec.container import check_start
-from ardm.codec.directory import Listing, entry_check
-from ardm.codec.entries import Entry, Header, Limits, damage_in, pack, unpack
-from ardm.codec.names import name_problem
-from ardm.codec.options import Options
-from ardm.codec.recovery import recover
+from ardm.container.directory import Listing, entry_check
+from ardm.container.entries import Entry, Header, Limits, damage_in, pack, unpack
+from ardm.container.names import name_problem
+from ardm.container.options import Options
+from ardm.container.recovery import recover
+from ardm.container.single import check_start
 from ardm.errors import DamagedError, DataError
 
 ARCHIVE_SUFFIX = ".ardma"

@@ -6,11 +6,11 @@ import numpy as np
 
 from ardm.checkpoint import TrainedModel, load_model
 from ardm.codec.canvases import Batching
-from ardm.codec.container import read_single, write_single
-from ardm.codec.contents import Content, content_of, value_of
-from ardm.codec.entries import Limits
-from ardm.codec.modelled import ContentCodec, ModelsAtHand
 from ardm.codec.plan import parse_order
+from ardm.compression.contents import Content, content_of, value_of
+from ardm.compression.modelled import ContentCodec, ModelsAtHand
+from ardm.container.entries import Limits
+from ardm.container.single import read_single, write_single
 from ardm.errors import DamagedError
 
 Value = str | bytes | np.ndarray

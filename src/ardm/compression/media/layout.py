@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from ardm.codec.contents import Content
-from ardm.codec.fields import Fields
 from ardm.codec.windows import Canvas
+from ardm.compression.contents import Content
+from ardm.container.fields import Fields
 from ardm.orders import Shape
 
 

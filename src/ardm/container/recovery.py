@@ -9,7 +9,7 @@ there. Later groups overrule earlier ones: after a crash and a new attempt the f
 import re
 from collections.abc import Iterable, Iterator
 
-from ardm.codec.blocks import (
+from ardm.container.blocks import (
     GROUP,
     INDEX,
     Block,
@@ -20,9 +20,9 @@ from ardm.codec.blocks import (
     read_archive_header,
     read_block,
 )
-from ardm.codec.directory import Listing, total_length
-from ardm.codec.entries import Limits
-from ardm.codec.options import Options
+from ardm.container.directory import Listing, total_length
+from ardm.container.entries import Limits
+from ardm.container.options import Options
 from ardm.errors import DamagedError, TooLargeError
 
 _MARKER = re.compile(b"|".join(map(re.escape, (GROUP, INDEX))))

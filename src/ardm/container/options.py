@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ardm.codec.fields import check_range
-from ardm.codec.wire import Cursor, varint
+from ardm.container.fields import check_range
+from ardm.container.wire import Cursor, varint
 from ardm.errors import UnknownModelError
 
 IDENTITY_BYTES = 16

@@ -1,13 +1,13 @@
 """Users' files as contents, and contents as arrays of a model's classes. One medium a file."""
 
 from ardm.checkpoint import TrainedModel
-from ardm.codec.contents import Content
-from ardm.codec.fields import Fields, ImageFields, SoundFields
-from ardm.codec.media.image import ImageLayout, image_file
-from ardm.codec.media.layout import Layout
-from ardm.codec.media.sound import SoundLayout, sound_file
-from ardm.codec.media.text import BytesLayout, TextLayout
+from ardm.compression.contents import Content
+from ardm.compression.media.image import ImageLayout, image_file
+from ardm.compression.media.layout import Layout
+from ardm.compression.media.sound import SoundLayout, sound_file
+from ardm.compression.media.text import BytesLayout, TextLayout
 from ardm.config import AudioData, ImageData
+from ardm.container.fields import Fields, ImageFields, SoundFields
 
 
 def layout_of(trained: TrainedModel) -> Layout:

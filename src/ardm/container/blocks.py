@@ -12,10 +12,10 @@ or bytes that have moved, are never taken for blocks.
 import io
 from dataclasses import dataclass
 
-from ardm.codec.directory import Listing, decode_directory, encode_directory
-from ardm.codec.entries import Limits
-from ardm.codec.options import Options, decode_options, encode_options
-from ardm.codec.wire import CHECK_BYTES, MAX_VARINT, Cursor, check_of, uint32, uint64, varint
+from ardm.container.directory import Listing, decode_directory, encode_directory
+from ardm.container.entries import Limits
+from ardm.container.options import Options, decode_options, encode_options
+from ardm.container.wire import CHECK_BYTES, MAX_VARINT, Cursor, check_of, uint32, uint64, varint
 from ardm.errors import DamagedError
 
 ARCHIVE_MAGIC = b"\xadARC"

@@ -26,11 +26,11 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from ardm.codec.contents import Content, image_content, pixels_of
-from ardm.codec.fields import Fields, ImageFields
-from ardm.codec.media.layout import Laid
 from ardm.codec.windows import Canvas
-from ardm.codec.wire import deflate, inflate
+from ardm.compression.contents import Content, image_content, pixels_of
+from ardm.compression.media.layout import Laid
+from ardm.container.fields import Fields, ImageFields
+from ardm.container.wire import deflate, inflate
 from ardm.data.images import IMAGE_SUFFIXES, opened_image, unpacked
 from ardm.errors import DamagedError, DataError
 from ardm.orders import Shape

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ardm.codec.container import SINGLE_MAGIC, is_single, read_single, write_single
-from ardm.codec.entries import Coded, Entry, Limits, Raw, or_raw
-from ardm.codec.fields import BytesFields, ImageFields, SoundFields, TextFields
-from ardm.codec.options import (
+from ardm.container.entries import Coded, Entry, Limits, Raw, or_raw
+from ardm.container.fields import BytesFields, ImageFields, SoundFields, TextFields
+from ardm.container.options import (
     ORDER_NAMES,
     Options,
     OrderChoice,
@@ -20,7 +19,8 @@ from ardm.codec.options import (
     find_identity,
     short_identity,
 )
-from ardm.codec.wire import Cursor, check_of, deflate, inflate, uint32, varint
+from ardm.container.single import SINGLE_MAGIC, is_single, read_single, write_single
+from ardm.container.wire import Cursor, check_of, deflate, inflate, uint32, varint
 from ardm.errors import DamagedError, TooLargeError, UnknownModelError, UnknownVersionError
 from ardm.orders import NAMED_ORDERS
 from stored import ENTRIES, MODEL, OPTIONS, OTHER_OPTIONS, TYPED_ERRORS, any_entry, any_options, coded_image

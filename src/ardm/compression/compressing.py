@@ -12,17 +12,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ardm.codec.archive import ArchiveReader, ArchiveWriter
 from ardm.codec.canvases import Batching
-from ardm.codec.container import read_single, write_single
-from ardm.codec.contents import Content
-from ardm.codec.entries import Entry, Limits, Raw, pack
-from ardm.codec.fields import SoundFields
-from ardm.codec.modelled import ContentCodec, ModelsAtHand
-from ardm.codec.names import name_problem
-from ardm.codec.options import Options
-from ardm.codec.outcomes import Done, Outcome, grouped
-from ardm.codec.sources import Source
+from ardm.compression.contents import Content
+from ardm.compression.modelled import ContentCodec, ModelsAtHand
+from ardm.compression.outcomes import Done, Outcome, grouped
+from ardm.compression.sources import Source
+from ardm.container.archive import ArchiveReader, ArchiveWriter
+from ardm.container.entries import Entry, Limits, Raw, pack
+from ardm.container.fields import SoundFields
+from ardm.container.names import name_problem
+from ardm.container.options import Options
+from ardm.container.single import read_single, write_single
 from ardm.errors import ArdmError, DataError
 from ardm.files import write_file, written_whole
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int16
 
-from ardm.codec.contents import Content, frames_of, sound_content
-from ardm.codec.fields import Fields, SoundFields
-from ardm.codec.media.layout import Laid
 from ardm.codec.windows import Canvas
+from ardm.compression.contents import Content, frames_of, sound_content
+from ardm.compression.media.layout import Laid
+from ardm.container.fields import Fields, SoundFields
 from ardm.data.audio import AUDIO_SUFFIXES, ZERO_CLASS, read_recording, wav_file
 from ardm.errors import DamagedError, DataError
 from ardm.orders import Shape

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ardm.codec.archive import ArchiveReader, is_archive
 from ardm.codec.canvases import Batching
-from ardm.codec.container import SINGLE_SUFFIX, read_single
-from ardm.codec.contents import Content, num_variables
-from ardm.codec.entries import Entry, Limits, Raw
-from ardm.codec.media import restored_file, restored_suffix
-from ardm.codec.modelled import ModelsAtHand
-from ardm.codec.outcomes import Done, Outcome, grouped
-from ardm.codec.sources import Source
+from ardm.compression.contents import Content, num_variables
+from ardm.compression.media import restored_file, restored_suffix
+from ardm.compression.modelled import ModelsAtHand
+from ardm.compression.outcomes import Done, Outcome, grouped
+from ardm.compression.sources import Source
+from ardm.container.archive import ArchiveReader, is_archive
+from ardm.container.entries import Entry, Limits, Raw
+from ardm.container.single import SINGLE_SUFFIX, read_single
 from ardm.errors import ArdmError, DataError
 from ardm.files import write_file
 

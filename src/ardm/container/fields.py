@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from ardm.codec.wire import Cursor, varint
+from ardm.container.wire import Cursor, varint
 
 ImageMode = Literal["L", "RGB", "LA", "RGBA"]
 

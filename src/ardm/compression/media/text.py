@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Int, UInt32
 
-from ardm.codec.contents import Content, bytes_content, text_content
-from ardm.codec.fields import BytesFields, Fields, TextFields
-from ardm.codec.media.layout import Laid
 from ardm.codec.windows import Canvas
-from ardm.codec.wire import Cursor, deflate, inflate, varint
+from ardm.compression.contents import Content, bytes_content, text_content
+from ardm.compression.media.layout import Laid
+from ardm.container.fields import BytesFields, Fields, TextFields
+from ardm.container.wire import Cursor, deflate, inflate, varint
 from ardm.data.alphabet import check_utf8
 from ardm.errors import DamagedError
 from ardm.orders import Shape

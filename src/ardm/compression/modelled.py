@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from ardm.checkpoint import TrainedModel
 from ardm.codec.bundles import BundleCodec
 from ardm.codec.canvases import Batching, CanvasCodec
-from ardm.codec.contents import Content
-from ardm.codec.entries import Coded, Entry, Limits, Raw, or_raw
-from ardm.codec.media import layout_of
-from ardm.codec.media.layout import Laid
-from ardm.codec.options import Options, OrderChoice, find_identity, short_identity
 from ardm.codec.plan import order_of
 from ardm.codec.windows import Canvas, num_bundles
+from ardm.compression.contents import Content
+from ardm.compression.media import layout_of
+from ardm.compression.media.layout import Laid
+from ardm.container.entries import Coded, Entry, Limits, Raw, or_raw
+from ardm.container.options import Options, OrderChoice, find_identity, short_identity
 from ardm.errors import ArdmError, DamagedError, DataError, UnknownModelError, UsageError
 from ardm.schedule import Schedule
 
