@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from ardm.checkpoint import TrainedModel, load_model, save_model
+from ardm.checkpoint import ExactPart, TrainedModel, exact_part, load_model, save_model
 from ardm.config import DepthConfig, RunConfig
 from ardm.errors import CheckpointError, ExactError
 from ardm.exact.bounds import check_bounds
@@ -228,18 +228,33 @@ def test_an_exact_model_is_saved_and_loaded(kind, generator, tmp_path):
     assert (exact_bits(loaded.model, x, orders, schedule) > 0).all()
 
 
+def identity_of(exact: ExactPart, sample_rate: int | None = None) -> bytes:
+    config = CONFIGS["images"][0]
+    part = exact_part(config.to_dict(), config.data.shape, 256, sample_rate, exact.network, exact.coding)
+    return part.identity
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("inputs", 2**40), ("inputs", -1), ("stage", 10**9), ("where", 10**6), ("where", -5)]
+)
+def test_a_self_test_out_of_range_is_refused(name, value, generator, tmp_path):
+    exact = exported("images", generator)
+    assert exact.exact is not None
+    getattr(exact.exact.network.test, name).view(-1)[-1] = value
+    save_model(tmp_path / "model", exact)
+    with pytest.raises(CheckpointError, match="the self-test of the model file is malformed"):
+        load_model(tmp_path / "model")
+
+
 def test_another_integer_is_another_identity(generator, tmp_path):
     exact = exported("images", generator).exact
     assert exact is not None
-    config, _ = CONFIGS["images"]
     before = exact.identity
     exact.network.core.head.weight[0, 0, 0] += 1
-    from ardm.checkpoint import exact_part
-
-    assert exact_part(config, 256, None, exact.network, exact.coding).identity != before
+    assert identity_of(exact) != before
     exact.network.core.head.weight[0, 0, 0] -= 1
-    assert exact_part(config, 256, None, exact.network, exact.coding).identity == before
-    assert exact_part(config, 256, 8000, exact.network, exact.coding).identity != before
+    assert identity_of(exact) == before
+    assert identity_of(exact, 8000) != before
 
 
 def test_a_file_with_other_integers_is_refused(generator, tmp_path):

@@ -119,7 +119,7 @@ def load_model(path: Path | str, device: torch.device | str = "cpu") -> TrainedM
             data_fingerprint=description["data_fingerprint"],
             exact=exact,
         )
-    except (KeyError, TypeError, RuntimeError, ValueError) as error:
+    except (KeyError, TypeError, RuntimeError, ValueError, OverflowError) as error:
         reason = str(error).splitlines()[0]
         raise CheckpointError(f"{path} does not describe a model this version can build: {reason}") from error
 
@@ -133,11 +133,18 @@ def _load_weights(config: RunConfig, num_classes: int, tensors: dict[str, Tensor
 
 
 def exact_part(
-    config: RunConfig, classes: int | Alphabet, sample_rate: int | None, network: ExactNetwork, coding: CodingPlan
+    config: dict[str, Any],
+    shape: Shape,
+    classes: int | Alphabet,
+    sample_rate: int | None,
+    network: ExactNetwork,
+    coding: CodingPlan,
 ) -> ExactPart:
-    """An exact network and its coding with the identity that follows from them, and from what classes stand for."""
-    values = config.to_dict()
-    facts = {name: values[name] for name in ("data", "network", "depth")}
+    """An exact network and its coding with the identity that follows from them, and from what classes stand for.
+
+    `config` is what the file holds: fields that a later version adds must not give old models another identity.
+    """
+    facts = {"network": config["network"], "depth": config["depth"], "shape": shape, "kind": config["data"]["kind"]}
     facts["classes"] = classes.characters if isinstance(classes, Alphabet) else classes
     facts |= {"sample_rate": sample_rate, "coding": coding.to_dict()}
     identity = bytes.fromhex(_hash(exact_tensors(network), facts))
@@ -158,14 +165,16 @@ def _load_exact(
     device: torch.device | str,
 ) -> ExactPart:
     parametrization = config.depth.build(classes.num_classes if isinstance(classes, Alphabet) else classes)
+    test = SelfTest(**{f.name: tensors[f"test/{f.name}"] for f in fields(SelfTest)})
+    test.check(parametrization.depth.num_values, parametrization.depth.num_stages, config.data.shape)
     core = config.build_exact_core(parametrization)
     core.load_state_dict({n.removeprefix("exact/"): t for n, t in tensors.items() if n.startswith("exact/")})
     check_bounds(core)
-    test = SelfTest(**{f.name: tensors[f"test/{f.name}"] for f in fields(SelfTest)})
     network = ExactNetwork(core.to(device), OutputUnits.of(parametrization), test)
     network.operations(torch.zeros(1, device=device).device)  # a machine that computes wrongly fails here
     coding = CodingPlan.from_dict(description["coding"])
-    return exact_part(config, classes, description.get("sample_rate"), network, coding)
+    rate = description.get("sample_rate")
+    return exact_part(description["config"], config.data.shape, classes, rate, network, coding)
 
 
 def profile_tensors(name: str, profile: Profile) -> dict[str, Tensor]:

@@ -56,7 +56,7 @@ def export_model(
 
     coding = CodingPlan(order=min(candidate_orders(), key=bits), schedules=schedules, default=default)
     classes = trained.alphabet or parametrization.depth.num_classes
-    exact = exact_part(trained.config, classes, trained.sample_rate, network, coding)
+    exact = exact_part(trained.config.to_dict(), shape, classes, trained.sample_rate, network, coding)
     return replace(trained, model=ARDM(network, parametrization, shape), exact=exact)
 
 

@@ -1,9 +1,10 @@
 """How a model codes unless told otherwise: its order, its schedules, and which of them it uses."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
-from ardm.container.options import ORDER_NAMES, OrderChoice
+from ardm.container.options import MAX_SEED, ORDER_NAMES, OrderChoice
 from ardm.errors import UsageError
 from ardm.orders import NAMED_ORDERS, Order, Shape, pseudorandom
 from ardm.schedule import Schedule
@@ -60,6 +61,7 @@ def order_of(choice: OrderChoice, shape: Shape) -> Order:
 def parse_order(text: str) -> OrderChoice:
     """An order from its name, the pseudorandom one with an optional seed: `pseudorandom:7`."""
     name, _, seed = text.partition(":")
-    if name not in ORDER_NAMES or (seed and not (name == "pseudorandom" and seed.isdigit())):
+    is_seed = re.fullmatch("[0-9]{1,10}", seed) and int(seed) <= MAX_SEED
+    if name not in ORDER_NAMES or (seed and not (name == "pseudorandom" and is_seed)):
         raise UsageError(f"--order must be one of {', '.join(ORDER_NAMES)} or pseudorandom:SEED, got {text!r}")
     return OrderChoice(name=name, seed=int(seed or 0))

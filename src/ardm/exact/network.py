@@ -1,5 +1,6 @@
 """An exact network in use: operations chosen by a self-test, items spread over threads, outputs as floats too."""
 
+import math
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,21 @@ class SelfTest:
     stage: Int[Tensor, "B"]
     where: Int[Tensor, "B N"]
     outputs: Int32[Tensor, "B N O"]
+
+    def check(self, num_values: int, num_stages: int, shape: tuple[int, ...]) -> None:
+        """An error unless a network can be given these inputs; nothing in a file is trusted."""
+        limits = {"inputs": num_values, "stage": num_stages, "where": math.prod(shape)}
+        in_range = all(
+            int(x.min()) >= 0 and int(x.max()) < limit
+            for name, limit in limits.items()
+            if (x := getattr(self, name)).dtype == torch.int64 and x.numel()
+        )
+        batch = len(self.inputs)
+        shapes = self.inputs.shape == self.mask.shape == (batch, *shape) and self.stage.shape == (batch,)
+        types = [x.dtype for x in (self.inputs, self.mask, self.stage, self.where, self.outputs)]
+        as_written = [torch.int64, torch.bool, torch.int64, torch.int64, torch.int32]
+        if not (batch and in_range and shapes and self.where.shape[:1] == (batch,) and types == as_written):
+            raise ExactError("the self-test of the model file is malformed")
 
     def passes(self, core: nn.Module, ops: Operations) -> bool:
         """Whether a network gives the outputs with these operations, for single items and for batches."""

@@ -6,7 +6,7 @@
     rescale          one float32 product, rounded to the nearest integer (ties to even), clamped
 
 No product is followed by a floating-point sum, so that no compiler may contract them; TF32 is never used. Every
-`Operations` is tested against stored integers before use (`model.choose_operations`).
+`Operations` is tested against stored integers before use (`network.choose_operations`).
 """
 
 from collections.abc import Callable

@@ -231,6 +231,9 @@ class ExactWaveEmbedding(ExactSubPixelEmbedding):
 
     def make_values(self) -> None:
         """Fill the table of values from the integers of the file."""
+        require(0 <= int(self.shift) < 63, "embedding", f"its shift {int(self.shift)} is out of range")
+        largest = max(int(table.int().abs().max()) for table in (self.coarse, self.fine))
+        require(largest <= ANGLE_ONE, "embedding", f"a cosine or sine of {largest} is too large")
         cos_a, sin_a, cos_b, sin_b = (part.double() for table in (self.coarse, self.fine) for part in table)
         cosines = cos_a[:, None] * cos_b - sin_a[:, None] * sin_b
         sines = sin_a[:, None] * cos_b + cos_a[:, None] * sin_b
@@ -242,7 +245,6 @@ class ExactWaveEmbedding(ExactSubPixelEmbedding):
         """Products of waves and weights must stay below 2^53, besides the bounds of the table that they make."""
         largest = 2 * ANGLE_ONE * int(self.weight.long().abs().sum(0).max())
         require(largest < FLOAT64_SUM, name, f"a sum may reach {largest}, beyond 2^53")
-        require(0 <= int(self.shift) < 63, name, f"its shift {int(self.shift)} is out of range")
         super().check_bounds(name)
 
     def set_float(self, weight: Float64[Tensor, "G J C"], features: Float64[Tensor, "V F"], units: float) -> None:
