@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ardm.codec.bundles import BundleCodec
+from ardm.codec.items import ItemCodec
 from ardm.orders import pseudorandom
 from ardm.schedule import uniform_schedule
 from fake_network import HashNetwork
@@ -15,13 +15,13 @@ from test_items import PARAMETRIZATIONS
 NUM_VARIABLES = 13
 
 
-def codec_for(name: str) -> BundleCodec:
+def codec_for(name: str) -> ItemCodec:
     parametrization = PARAMETRIZATIONS[name]
     num_stages = parametrization.depth.num_stages
     schedule = uniform_schedule(NUM_VARIABLES, 5 * num_stages, num_stages=num_stages)
     network = HashNetwork(num_outputs=parametrization.num_outputs)
     shape = (NUM_VARIABLES,)
-    return BundleCodec(network, parametrization, shape, pseudorandom(shape), schedule)
+    return ItemCodec(network, parametrization, shape, pseudorandom(shape), schedule)
 
 
 def random_items(name: str, count: int, num_kinds: int = 6) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ardm.codec.bundles import BundleCodec
+from ardm.codec.items import ItemCodec
 from ardm.codec.windows import Canvas, Window, bundles, cut, num_bundles, num_windows, paste
 from ardm.orders import Shape
 
@@ -50,7 +50,7 @@ class CanvasCodec:
     """Codes canvases with a codec of items."""
 
     def __init__(
-        self, items: BundleCodec, shape: Shape, num_calls: int, batching: Batching, device: torch.device
+        self, items: ItemCodec, shape: Shape, num_calls: int, batching: Batching, device: torch.device
     ) -> None:
         """`num_calls` is what an item takes at most."""
         self._items, self._shape, self._num_calls, self._batching = items, shape, num_calls, batching

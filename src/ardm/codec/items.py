@@ -5,8 +5,12 @@ variable takes several symbols (see `symbols`), the first symbols of a group's v
 Since the network gives the same integers in every batch, the encoder evaluates many calls of an item at once, and the
 decoder one call of many items; the payloads depend on neither.
 
-The check of an item is the 2-byte BLAKE2b hash, read as a little-endian number, of the values of its coded variables
-by rising index, each as a 32-bit little-endian number.
+Several items may share a payload, so that what it costs besides its symbols is paid once: a bundle. Its items take
+turns: the first group of each that is not empty, then the second of each, and so on; where variables take several
+symbols, the first symbols of all items' groups come before all second ones.
+
+The check of a bundle, or of an item, is the 2-byte BLAKE2b hash, read as a little-endian number, of the values of its
+coded variables, item by item, by rising index, each as a 32-bit little-endian number.
 """
 
 import itertools
@@ -20,6 +24,7 @@ import torch
 from jaxtyping import Bool, Float64, Int
 from torch import Tensor
 
+from ardm.codec.bundles import Coded, batches, in_turns, ranges
 from ardm.codec.calls import Caller, Context, Group, IntegerNetwork, Rows
 from ardm.codec.coder import CHECK_BITS, Decoder, Encoder
 from ardm.codec.frequencies import Weights
@@ -32,8 +37,6 @@ from ardm.schedule import Schedule
 
 CPU = torch.device("cpu")
 
-Coded = list[tuple[np.ndarray, np.ndarray]]
-"""Groups of symbols (N,) with their weights (N, C), in the decoder's sequence."""
 OnBatch = Callable[[int], None]
 
 
@@ -74,11 +77,30 @@ class ItemCodec:
         on_batch: OnBatch = _ignore,
     ) -> list[bytes]:
         """The payload of each item; values of absent variables are ignored."""
+        return self.encode_bundles(
+            x, [1] * len(x), given=given, absent=absent, batch_size=batch_size, on_batch=on_batch
+        )
+
+    def encode_bundles(
+        self,
+        x: Int[Tensor, "N D"],
+        sizes: Sequence[int],
+        *,
+        given: Bool[Tensor, "N D"] | None = None,
+        absent: Bool[Tensor, "N D"] | None = None,
+        batch_size: int = 64,
+        on_batch: OnBatch = _ignore,
+    ) -> list[bytes]:
+        """The payload of each bundle of so many items; all items in turn fall in them."""
         context = self._context(len(x), given, absent)
         x = self._checked(x, ~context.absent)
-        checks = map(_check, x.cpu().numpy(), context.coded)
+        values, coded = x.cpu().numpy(), context.coded
         coded_items = self._coded_items(x, context, batch_size, on_batch)
-        return [_payload(coded, check) for coded, check in zip(coded_items, checks, strict=True)]
+        payloads = []
+        for items in ranges(sizes):
+            together = in_turns(list(itertools.islice(coded_items, len(items))))
+            payloads.append(_payload(together, _check(values, coded, items)))
+        return payloads
 
     def measure(
         self,
@@ -127,16 +149,45 @@ class ItemCodec:
         on_batch: OnBatch = _ignore,
     ) -> tuple[Int[Tensor, "N D"], dict[int, str]]:
         """The items, and what is wrong with those that are damaged (their values mean nothing)."""
-        context = self._context(len(payloads), given, absent)
-        nothing = torch.zeros(len(payloads), self._caller.num_variables, dtype=torch.long)
+        return self.salvage_bundles(
+            payloads,
+            [1] * len(payloads),
+            known=known,
+            given=given,
+            absent=absent,
+            batch_size=batch_size,
+            on_batch=on_batch,
+        )
+
+    def salvage_bundles(
+        self,
+        payloads: Sequence[bytes],
+        sizes: Sequence[int],
+        *,
+        known: Int[Tensor, "N D"] | None = None,
+        given: Bool[Tensor, "N D"] | None = None,
+        absent: Bool[Tensor, "N D"] | None = None,
+        batch_size: int = 64,
+        on_batch: OnBatch = _ignore,
+    ) -> tuple[Int[Tensor, "N D"], dict[int, str]]:
+        """The items, and what is wrong with bundles that are damaged (their values mean nothing).
+
+        A batch has as many bundles as fit, and always one.
+        """
+        num_items = sum(sizes)
+        context = self._context(num_items, given, absent)
+        nothing = torch.zeros(num_items, self._caller.num_variables, dtype=torch.long)
         known = self._checked(nothing if known is None else known, context.given)
         x = known.clone()
         damaged: dict[int, str] = {}
-        for items in torch.arange(len(payloads), device=known.device).split(batch_size):
-            batch = _Batch(self._caller, self._spelling, known[items], context.of(items), self._absorbing_value)
-            numbers = items.tolist()
-            x[items] = batch.decode([payloads[item] for item in numbers], on_batch)
-            damaged |= {numbers[row]: error for row, error in batch.damaged.items()}
+        first = start = 0
+        for own_sizes in batches(sizes, batch_size):
+            items = torch.arange(start, start + sum(own_sizes), device=known.device)
+            context_here, bundles = context.of(items), ranges(own_sizes)
+            batch = _Batch(self._caller, self._spelling, known[items], context_here, self._absorbing_value, bundles)
+            x[items] = batch.decode(payloads[first : first + len(own_sizes)], on_batch)
+            damaged |= {first + bundle: error for bundle, error in batch.damaged.items()}
+            first, start = first + len(own_sizes), start + sum(own_sizes)
         return x, damaged
 
     def _context(self, num_items: int, given: Tensor | None, absent: Tensor | None) -> Context:
@@ -195,7 +246,10 @@ class ItemCodec:
 
 
 class _Batch:
-    """Items that are decoded together, each by its own plan: in every turn the next group of each, by one call."""
+    """Items that are decoded together, each by its own plan: in every turn the next group of each, by one call.
+
+    The items of a bundle share a decoder; damage is numbered by bundle.
+    """
 
     def __init__(
         self,
@@ -204,20 +258,22 @@ class _Batch:
         known: Int[Tensor, "B D"],
         context: Context,
         absorbing_value: int,
+        bundles: list[range],
     ) -> None:
         self.damaged: dict[int, str] = {}
         self._caller, self._spelling = caller, spelling
-        self._known, self._context = known, context
+        self._known, self._context, self._bundles = known, context, bundles
         self._values = torch.full_like(known, absorbing_value)
         self._decoders: dict[int, Decoder] = {}
 
     def decode(self, payloads: Sequence[bytes], on_batch: OnBatch) -> Int[Tensor, "B D"]:
-        """The items; `damaged` tells which are not to be trusted."""
+        """The items; `damaged` tells which bundles are not to be trusted."""
         plans = self._caller.plans(self._context)
-        for item, (payload, plan) in enumerate(zip(payloads, plans, strict=True)):
-            with self._noting_damage(item):
-                num_variables = sum(group.variables.size for group in plan)
-                self._decoders[item] = Decoder(payload, num_variables * self._spelling.length)
+        for payload, items in zip(payloads, self._bundles, strict=True):
+            with self._noting_damage(items.start):
+                num_variables = sum(group.variables.size for item in items for group in plans[item])
+                decoder = Decoder(payload, num_variables * self._spelling.length)
+                self._decoders |= dict.fromkeys(items, decoder)
         for turn in range(max(map(len, plans), default=0)):
             groups = {item: plans[item][turn] for item in self._decoders if turn < len(plans[item])}
             if groups:
@@ -255,23 +311,27 @@ class _Batch:
 
     def _compare_checks(self, x: Int[np.ndarray, "B D"]) -> None:
         coded = self._context.coded
-        for item, decoder in list(self._decoders.items()):
-            with self._noting_damage(item):
-                if decoder.finish() != _check(x[item], coded[item]):
+        for items in self._bundles:
+            with self._noting_damage(items.start):
+                decoder = self._decoders.get(items.start)
+                if decoder is not None and decoder.finish() != _check(x, coded, items):
                     raise DamagedError("its values do not match their check")
 
     @contextmanager
     def _noting_damage(self, item: int) -> Iterator[None]:
-        """Damage ends the decoding of this item alone."""
+        """Damage ends the decoding of the item's bundle alone."""
         try:
             yield
         except DamagedError as error:
-            self.damaged[item] = str(error)
-            self._decoders.pop(item, None)
+            bundle = next(place for place, items in enumerate(self._bundles) if item in items)
+            self.damaged[bundle] = str(error)
+            for other in self._bundles[bundle]:
+                self._decoders.pop(other, None)
 
 
-def _check(x: Int[np.ndarray, "D"], coded: Bool[np.ndarray, "D"]) -> int:
-    values = x[coded].astype("<u4").tobytes()
+def _check(x: Int[np.ndarray, "N D"], coded: Bool[np.ndarray, "N D"], items: range) -> int:
+    own = slice(items.start, items.stop)
+    values = x[own][coded[own]].astype("<u4").tobytes()
     return int.from_bytes(blake2b(values, digest_size=CHECK_BITS // 8).digest(), "little")
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ardm.checkpoint import TrainedModel
-from ardm.codec.bundles import BundleCodec
 from ardm.codec.canvases import Batching, CanvasCodec
+from ardm.codec.items import ItemCodec
 from ardm.codec.plan import order_of
 from ardm.codec.windows import Canvas, num_bundles
 from ardm.compression.contents import Content
@@ -31,7 +31,7 @@ class ContentCodec:
         self.layout = layout_of(trained)
         self._exact, self._model, self._shape = trained.exact, trained.model, trained.model.shape
         self._device = next(trained.exact.network.buffers()).device
-        self._item_codecs: dict[Options, BundleCodec] = {}
+        self._item_codecs: dict[Options, ItemCodec] = {}
 
     def options(self, num_calls: int | None = None, order: OrderChoice | None = None) -> Options:
         """The model's own options, or the richest schedule within a number of calls and another order."""
@@ -123,10 +123,10 @@ class ContentCodec:
             self._item_codecs[options] = self._item_codec(options, schedule)
         return CanvasCodec(self._item_codecs[options], self._shape, schedule.num_calls, batching, self._device)
 
-    def _item_codec(self, options: Options, schedule: Schedule) -> BundleCodec:
+    def _item_codec(self, options: Options, schedule: Schedule) -> ItemCodec:
         network, parametrization = self._exact.network, self._model.parametrization
         order = order_of(options.order or self._exact.coding.order, self._shape)
-        return BundleCodec(network, parametrization, self._shape, order, schedule, device=self._device)
+        return ItemCodec(network, parametrization, self._shape, order, schedule, device=self._device)
 
     def _schedule(self, options: Options) -> Schedule:
         coding = self._exact.coding
