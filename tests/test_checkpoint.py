@@ -18,6 +18,7 @@ from ardm.files import check_writable, locked, written_whole
 from ardm.objective import Profile
 from ardm.presets import PRESETS
 from tiny import tiny_config, tiny_corpus, tiny_upscale_config
+from tiny_exact import tiny_exact
 
 
 @pytest.fixture
@@ -156,3 +157,78 @@ def test_a_model_for_another_shape_shares_its_weights(saved):
     assert longer.model.network is trained.model.network
     assert longer.model.num_variables == 24
     assert trained.for_shape((16,)) is trained
+
+
+@pytest.fixture
+def exact(tmp_path):
+    """The tensors and the description of an exact model's file, and a way to load them once they are changed."""
+    path = tmp_path / MODEL_FILE
+    save_model(path, tiny_exact("text"))
+    tensors, description = read_tensors(path, "exact model")
+
+    def load() -> TrainedModel:
+        write_tensors(path, tensors, description)
+        return load_model(path)
+
+    return tensors, description, load
+
+
+def test_an_exact_model_written_again_is_the_same(exact):
+    assert exact[2]().exact.identity == tiny_exact("text").exact.identity
+
+
+WEIGHT = "exact/blocks.0.expand.weight"
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda t: t.long(), r"torch.int64 \(128, 32\), expected torch.int8 \(128, 32\)"),
+        (lambda t: t.long() + 65536 * (torch.arange(32) == 3), "torch.int64"),
+        (lambda t: t.double(), "torch.float64"),
+        (lambda t: t.view(torch.uint8), "torch.uint8"),
+        (lambda t: t[:-1], r"torch.int8 \(127, 32\), expected"),
+        (lambda t: t.T.contiguous(), r"torch.int8 \(32, 128\), expected"),
+    ],
+)
+def test_tensors_of_another_kind_are_refused(exact, change, problem):
+    tensors, _, load = exact
+    tensors[WEIGHT] = change(tensors[WEIGHT])
+    with pytest.raises(CheckpointError, match=f"tensor {WEIGHT} is {problem}") as caught:
+        load()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["exact/more", "test/more", "exact/embedding.coarse"])
+def test_unknown_tensors_are_refused(exact, name):
+    tensors, _, load = exact
+    tensors[name] = torch.zeros(2)
+    with pytest.raises(CheckpointError, match=f"tensor {name} is unknown"):
+        load()
+
+
+@pytest.mark.parametrize("name", [WEIGHT, "exact/head_norm.gain", "test/where"])
+def test_missing_tensors_are_named(exact, name):
+    tensors, _, load = exact
+    del tensors[name]
+    with pytest.raises(CheckpointError, match=f"tensor {name} is missing"):
+        load()
+
+
+@pytest.mark.parametrize("of_schedule", [False, True])
+def test_unknown_entries_of_the_coding_are_refused(exact, of_schedule):
+    _, description, load = exact
+    part = description["coding"]["schedules"][1] if of_schedule else description["coding"]
+    part["more"] = 1
+    with pytest.raises(CheckpointError, match="its coding has an unknown entry more"):
+        load()
+
+
+@pytest.mark.parametrize("version", [None, 0, 2, "1"])
+def test_other_versions_are_refused(saved, version, monkeypatch):
+    path = saved[1]
+    monkeypatch.setattr("ardm.checkpoint.FORMAT_VERSION", version)
+    save_model(path, saved[0])
+    monkeypatch.undo()
+    with pytest.raises(CheckpointError, match=f"has format version {version} where 1 is expected"):
+        load_model(path)

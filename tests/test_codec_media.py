@@ -40,7 +40,7 @@ MODES = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4}
 @pytest.fixture
 def always_coded(monkeypatch):
     """Content is coded even where that is longer, as it is with networks that hash."""
-    monkeypatch.setattr(modelled, "or_raw", lambda entry, content: entry)
+    monkeypatch.setattr(modelled, "or_raw", lambda entry, *_: entry)
 
 
 def pixels(height: int, width: int, mode: str, seed: int = 0) -> np.ndarray:
@@ -67,14 +67,25 @@ class TestRoundTrips:
     """Whatever comes in comes out."""
 
     @pytest.mark.parametrize("model", ["colour", "grey"])
-    @given(st.integers(1, 40), st.integers(1, 70), st.sampled_from(sorted(MODES)))
-    @settings(max_examples=40)
-    def test_images(self, model, height, width, mode):
+    @given(st.integers(1, 40), st.integers(2, 70), st.sampled_from(sorted(MODES)), st.booleans())
+    @settings(max_examples=60)
+    def test_images(self, model, height, width, mode, is_grey):
+        image = pixels(height, width, mode)
+        if is_grey and mode.startswith("RGB"):
+            image[:, :, 1:3] = image[:, :, :1]
         with unchecked_shapes():
-            content = image_content(pixels(height, width, mode))
-            (entry,) = round_trip(hashing_codec(model), [content])
+            (entry,) = round_trip(hashing_codec(model), [image_content(image)])
         assert isinstance(entry.content, Coded)
-        assert bool(entry.content.side) == mode.endswith("A")
+        assert bool(entry.content.side) == (mode.endswith("A") or (is_grey and mode == "RGB"))
+
+    @pytest.mark.parametrize("model", ["colour", "grey"])
+    def test_equal_channels_cost_no_more_than_one(self, model):
+        image = pixels(20, 30, "RGB")
+        image[:, :, 1:] = image[:, :, :1]
+        codec = ContentCodec(tiny_exact(model))
+        colour, grey = round_trip(codec, [image_content(image), image_content(image[:, :, 0].copy())])
+        assert colour.content.chunks == grey.content.chunks
+        assert colour.content.side == b"\x0f"
 
     @given(st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(ALPHABET), max_size=80))
     @settings(max_examples=150)
@@ -205,7 +216,11 @@ class TestDamage:
         [
             ("colour", pixels(9, 17, "RGB"), {"fields": ImageFields(width=18, height=9, mode="RGB")}, "1 chunks .* 2"),
             ("colour", pixels(9, 17, "RGB"), {"fields": ImageFields(width=2**20, height=2**9, mode="L")}, "chunks"),
-            ("colour", pixels(9, 17, "RGB"), {"side": b"\4\0"}, "side bytes if they have alpha"),
+            ("colour", pixels(9, 17, "RGB"), {"side": b"\4\0"}, "side bytes are none"),
+            ("colour", pixels(9, 17, "RGB"), {"side": b"\7"}, "side bytes are none"),
+            ("colour", pixels(9, 17, "RGB"), {"side": b"\x0f\0"}, "side bytes are none"),
+            ("grey", pixels(9, 17, "L"), {"side": b"\x0f"}, "side bytes are none"),
+            ("grey", pixels(9, 17, "LA"), {"side": b"\x0c\0"}, "side bytes are none"),
             (
                 "colour",
                 pixels(9, 17, "RGB"),

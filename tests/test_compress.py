@@ -1,6 +1,11 @@
 """Compressing and restoring as users do it: `ardm.compress`, `ardm.decompress` and the command line."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +17,13 @@ from ardm.checkpoint import save_model
 from ardm.cli import main
 from ardm.compression import modelled
 from ardm.compression.modelled import ContentCodec
-from ardm.compression.sources import find_sources
+from ardm.compression.sources import check_names, find_sources
 from ardm.container import blocks, directory, single
 from ardm.container.archive import ArchiveReader, ArchiveWriter
 from ardm.container.entries import Limits
 from ardm.data.audio import read_recording, wav_file
 from ardm.errors import (
+    ArdmError,
     DamagedError,
     DataError,
     TooLargeError,
@@ -28,8 +34,26 @@ from ardm.errors import (
 from invoke import fails, output
 from stored import unchecked_shapes
 from test_mutations import mutations
-from tiny_exact import KINDS, hashing_model, tiny_exact
+from tiny_exact import KINDS, hashing_model, tiny_exact, tiny_exact_config
 
+STALLED = """
+import time
+from ardm.cli import entry_point
+from ardm.compression.modelled import ModelsAtHand
+
+class Slow:
+    def __del__(self):
+        print("verifying", flush=True)
+        time.sleep(60)
+
+def decode(*args):
+    Slow()
+    time.sleep(60)
+
+ModelsAtHand.decode = decode
+entry_point()
+"""
+"""The command line, with a verification that does not end, in a place from which Python can raise nothing."""
 TYPED_ERRORS = (DamagedError, UnknownVersionError, UnknownModelError, TooLargeError)
 NUM_MUTATIONS = 10_000
 NUM_UNCHECKED = 2000
@@ -38,7 +62,7 @@ NUM_UNCHECKED = 2000
 @pytest.fixture(autouse=True)
 def _always_coded(monkeypatch):
     """Content is coded even where that is longer, as it is with random weights."""
-    monkeypatch.setattr(modelled, "or_raw", lambda entry, content: entry)
+    monkeypatch.setattr(modelled, "or_raw", lambda entry, *_: entry)
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +131,16 @@ class TestApi:
     def test_paths_are_files(self, images):
         data = ardm.compress(tiny_exact("colour"), images / "b.png")
         np.testing.assert_array_equal(ardm.decompress(data, tiny_exact("colour")), pixels(10, 18, 4))
+
+    def test_verification(self, monkeypatch):
+        decode = ContentCodec.decode
+        monkeypatch.setattr(ContentCodec, "decode", lambda *args: [DamagedError("wrong") for _ in decode(*args)])
+        with pytest.raises(ArdmError, match="it is not restored exactly"):
+            ardm.compress(tiny_exact("bytes"), b"words")
+        data = ardm.compress(tiny_exact("bytes"), b"words", verify=False)
+        monkeypatch.undo()
+        monkeypatch.setattr(modelled, "or_raw", lambda entry, *_: entry)
+        assert data == ardm.compress(tiny_exact("bytes"), b"words")
 
     def test_errors(self):
         data = ardm.compress(tiny_exact("bytes"), b"words")
@@ -207,7 +241,7 @@ class TestCompress:
         assert first["bits_per_variable"] == pytest.approx(8 * first["compressed_bytes"] / 36)
         back = tmp_path / "back"
         output(capsys, ["decompress", str(out), "--model", models["colour"], "-o", str(back)])
-        assert same_image(back / "out/images/sub/c.bmp.png", images / "sub/c.bmp")
+        assert same_image(back / "images/sub/c.bmp.png", images / "sub/c.bmp")
 
     def test_one_named_file(self, models, tmp_path, capsys):
         text, packed, back = tmp_path / "x.txt", tmp_path / "y.ardm", tmp_path / "z.txt"
@@ -323,8 +357,104 @@ class TestCompress:
         assert fails(capsys, command) == (1, "ardm: interrupted\n")
         assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"a.png", "b.png", "c.bmp"}
 
+    @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+    @pytest.mark.parametrize(
+        ("number", "flags", "status", "line"),
+        [
+            (signal.SIGTERM, [], 143, "ardm: terminated\n"),
+            (signal.SIGTERM, ["--append"], 143, "ardm: terminated\n"),
+            (signal.SIGTERM, ["--force"], 143, "ardm: terminated\n"),
+            (signal.SIGINT, ["--append"], 1, "ardm: interrupted\n"),
+        ],
+    )
+    def test_signals_leave_nothing_half_written(self, models, images, tmp_path, capsys, number, flags, status, line):
+        archive = tmp_path / "x.ardma"
+        command = ["compress", "--model", models["colour"], "-o", str(archive)]
+        if flags:
+            output(capsys, [*command, str(images / "a.png")])
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        arguments = [sys.executable, "-c", STALLED, *command, *flags, str(images / "b.png")]
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout.readline() == "verifying\n"
+            assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} != before
+            process.send_signal(number)
+            assert process.communicate(timeout=60)[1] == line
+        assert process.returncode == status
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+    def test_what_gets_longer_is_told(self, models, tmp_path, capsys, monkeypatch):
+        monkeypatch.undo()
+        (tmp_path / "long.txt").write_text("a text " * 40)
+        (tmp_path / "short.txt").write_text("?!")
+        command = ["compress", "--model", models["text"], "--force"]
+        assert main([*command, str(tmp_path / "long.txt")]) == 0
+        assert capsys.readouterr().err == ""
+        assert main([*command, str(tmp_path / "long.txt"), str(tmp_path / "short.txt")]) == 0
+        after = (tmp_path / "short.txt.ardm").stat().st_size
+        assert capsys.readouterr().err == f"note: {tmp_path}/short.txt got longer: {after} bytes instead of 2\n"
+        (tmp_path / "empty.txt").write_text("")
+        assert main([*command, str(tmp_path / "empty.txt"), str(tmp_path / "short.txt"), "--json"]) == 0
+        (note,) = json.loads(capsys.readouterr().out)["notes"]
+        assert f"2 of 2 files, {tmp_path}/empty.txt among them, got longer" in note
+        Image.fromarray(np.add.outer(np.arange(80), np.arange(80)).astype(np.uint8) // 2).save(tmp_path / "x.png")
+        command = ["compress", str(tmp_path / "x.png"), "--model", models["grey"], "-o", str(tmp_path / "x.ardma")]
+        assert main(command) == 0
+        assert "x.png got longer" in capsys.readouterr().err
+
+    def test_several_folders_beside_their_files(self, models, images, capsys):
+        (images / "sub" / "a.png").write_bytes((images / "a.png").read_bytes())
+        both = [str(images / "a.png"), str(images / "sub" / "a.png")]
+        output(capsys, ["compress", *both, "--model", models["colour"]])
+        for path in both:
+            Path(path).unlink()
+        output(capsys, ["decompress", str(images), str(images / "sub"), "--model", models["colour"]])
+        assert same_image(images / "a.png", images / "sub" / "a.png")
+        for command in ("compress", "decompress"):
+            names = both if command == "compress" else [f"{path}.ardm" for path in both]
+            status, error = fails(capsys, [command, *names, "--model", models["colour"], "-o", str(images / "o")])
+            assert (status, "would both be named a.png" in error) == (2, True)
+        assert not (images / "o").exists()
+
+    def test_names_that_a_terminal_would_obey(self, models, tmp_path, capsys):
+        (tmp_path / "a\nb\x1b[2J.txt").write_text("some text")
+        command = ["compress", str(tmp_path), "--model", models["text"]]
+        report = output(capsys, [*command, "-o", str(tmp_path / "out")])
+        assert "a\\nb\\x1b[2J.txt" in report
+        assert len(report.splitlines()) == 2
+        status, error = fails(capsys, [*command, "-o", str(tmp_path / "x.ardma")])
+        assert (status, "it holds a control character" in error, "\x1b" in error) == (1, True, False)
+        output(capsys, ["decompress", str(tmp_path / "out"), "--model", models["text"], "-o", str(tmp_path / "back")])
+        assert (tmp_path / "back" / tmp_path.name / "a\nb\x1b[2J.txt").read_text() == "some text"
+
+    def test_compressed_files_are_not_compressed_again(self, models, images, tmp_path, capsys):
+        archive = tmp_path / "x.ardma"
+        output(capsys, ["compress", str(images), "--model", models["colour"], "-o", str(archive)])
+        before = archive.read_bytes()
+        for target in ([], ["-o", str(tmp_path / "y.ardma")]):
+            status, error = fails(capsys, ["compress", str(archive), "--model", models["bytes"], *target])
+            assert (status, "is compressed already; `ardm decompress` restores it" in error) == (1, True)
+        assert archive.read_bytes() == before
+        assert {path.name for path in tmp_path.iterdir()} == {"images", "x.ardma"}
+
+    def test_models_that_are_none(self, models, images, tmp_path, capsys):
+        one = str(images / "a.png")
+        floats = replace(tiny_exact("grey"), model=tiny_exact_config("grey").build_model(256), exact=None)
+        save_model(tmp_path / "float.safetensors", floats)
+        for model, message, expected in (
+            (one, "is no model; give an exact model's file", 1),
+            (str(images), "is no model", 1),
+            ("nowhere", "there is no model at nowhere", 1),
+            (str(tmp_path / "float.safetensors"), "make an exact model of it with `ardm export", 2),
+        ):
+            for command in ("compress", "decompress"):
+                status, error = fails(capsys, [command, one, "--model", model])
+                assert status == expected
+                assert message in error
+
     def test_usage(self, models, images, tmp_path, capsys):
         one, colour = str(images / "a.png"), models["colour"]
+        folder = tmp_path / "x.ardm"
+        folder.mkdir()
         for command, message in (
             (["compress", one], "--model MODEL"),
             (["compress", "--model", colour], "files to compress"),
@@ -335,7 +465,13 @@ class TestCompress:
             (["compress", one, "--model", colour, "--verify", "--no-verify"], "exclude each other"),
             (["compress", one, "--model", colour, "-o", f"{one}/x.ardma"], "is not a writable folder"),
             (["compress", one, "--model", colour, "-o", f"{one}/folder"], "is not a writable folder"),
+            (["compress", one, "--model", colour, "--calls", "-1"], "--calls must be positive"),
+            (["compress", one, "--model", colour, "-o", one], "is a file; give a folder, or a name that ends in .ardm"),
+            (["compress", one, "--model", colour, "-o", str(folder)], "is a folder; give a file to write to"),
             (["decompress"], "files to restore"),
+            (["decompress", "--model", colour], "files to restore"),
+            (["decompress", one, "--model"], "--model needs the file of a model"),
+            (["decompress", one, str(images / "b.png"), "-o", one], "is a file, and a folder is needed"),
             (["decompress", one, "-o", f"{one}/folder"], "is not a writable folder"),
         ):
             status, error = fails(capsys, command)
@@ -344,6 +480,7 @@ class TestCompress:
         status, error = fails(capsys, ["compress", str(tmp_path / "none*"), "--model", colour])
         assert status == 1
         assert "there is no file or folder" in error
+        output(capsys, ["compress", one, one, "--model", colour, "--calls", str(10**30)])
 
 
 class TestDecompress:
@@ -376,11 +513,55 @@ class TestDecompress:
         assert "found by a scan" in output(capsys, ["info", str(archive)])
 
     def test_without_the_model(self, archive, capsys):
-        status = main(["decompress", str(archive)])
-        error = capsys.readouterr().err.splitlines()
+        identity = tiny_exact("colour").exact.identity[:6].hex()
+        status, error = fails(capsys, ["decompress", str(archive)])
         assert status == 1
-        assert len(error) == 4
-        assert all("which is not at hand; give the right one with --model" in line for line in error[:3])
+        assert f"3 files need model {identity}, which is not at hand; give it with --model" in error
+
+    @pytest.mark.parametrize("target", ["out", "x.ardma"])
+    def test_nothing_is_restored_while_a_model_is_missing(self, models, tmp_path, capsys, target):
+        texts, out, back = tmp_path / "texts", tmp_path / target, tmp_path / "back"
+        texts.mkdir()
+        for name, text in (("a", ""), ("b", "some text"), ("c", "more text")):
+            (texts / f"{name}.txt").write_text(text)
+        output(capsys, ["compress", str(texts), "--model", models["text"], "-o", str(out)])
+        (tmp_path / "d").write_bytes(bytes(30))
+        output(capsys, ["compress", str(tmp_path / "d"), "--model", models["bytes"]])
+        restore = ["decompress", str(tmp_path / "d.ardm"), str(out), "-o", str(back), "--model"]
+        text, data = (tiny_exact(kind).exact.identity[:6].hex() for kind in ("text", "bytes"))
+        status, error = fails(capsys, [*restore, models["grey"]])
+        assert status == 1
+        assert f"d.ardm needs model {data}, 2 files need model {text}, which are not at hand; give them with" in error
+        status, error = fails(capsys, [*restore, models["bytes"]])
+        assert f"nothing was restored: 2 files need model {text}, which is not at hand; give it with --model" in error
+        assert not back.exists()
+        output(capsys, [*restore, models["bytes"], models["text"]])
+        assert {path.name for path in back.rglob("*") if path.is_file()} == {"a.txt", "b.txt", "c.txt", "d"}
+
+    def test_several_models(self, models, tmp_path, capsys):
+        files = []
+        for kind in ("text", "bytes", "grey"):
+            value = {"text": "text", "bytes": bytes(5), "grey": pixels(2, 2)[:, :, 0]}[kind]
+            files.append(tmp_path / f"{kind}.ardm")
+            files[-1].write_bytes(ardm.compress(models[kind], value))
+        text, data, grey = (models[kind] for kind in ("text", "bytes", "grey"))
+        for number, models_and_files in enumerate(
+            (
+                [*files, "--model", text, data, grey],
+                [*files, "--model", text, data, "--model", grey],
+                ["--model", text, data, "--model", grey, *files],
+                ["--model", text, "--model", data, grey, files[0], "--force", *files[1:]],
+                ["--model", text, data, grey, str(tmp_path / "*.ardm")],
+            )
+        ):
+            back = tmp_path / f"back{number}"
+            output(capsys, ["decompress", "-o", str(back), *map(str, models_and_files)])
+            assert {path.name for path in back.iterdir()} == {"text", "bytes", "grey.png"}
+
+    def test_archives_of_any_name(self, models, archive, images, tmp_path, capsys):
+        archive = archive.rename(tmp_path / "renamed")
+        output(capsys, ["decompress", str(archive), "--model", models["colour"]])
+        assert same_image(tmp_path / "renamed.restored/images/a.png", images / "a.png")
 
     def test_unknown_entries(self, models, archive, capsys):
         command = ["decompress", str(archive), "--model", models["colour"], "--entry", "none"]
@@ -432,6 +613,39 @@ class TestInfo:
         assert "every pixel, the size and the mode" in shown
         assert "restored as PNG" in shown
 
+    def test_entries_are_checked(self, models, images, tmp_path, capsys):
+        archive = tmp_path / "x.ardma"
+        output(capsys, ["compress", str(images), "--model", models["colour"], "-o", str(archive)])
+        shown = output(capsys, ["info", str(archive)])
+        assert shown.count("check fine") == 3
+        data = bytearray(archive.read_bytes())
+        with archive.open("rb") as file:
+            listing = ArchiveReader(file).listings["images/b.png"]
+        data[listing.offset + listing.length // 2] ^= 1
+        archive.write_bytes(data)
+        for flags in ([], ["--json"]):
+            assert main(["info", str(archive), *flags]) == 1
+            captured = capsys.readouterr()
+            assert captured.err == f"ardm: {archive}: 1 of 3 entries cannot be restored: images/b.png\n"
+            assert captured.out.count("damaged: its check does not match its bytes") == 1
+        entries = json.loads(captured.out)["listing"]
+        assert [entry["check"] == "fine" for entry in entries] == [True, False, True]
+
+    def test_foreign_files(self, images, tmp_path, capsys):
+        (tmp_path / "empty").write_bytes(b"")
+        (tmp_path / "text.txt").write_text('{"a": 1, "{": 2} {{{{{{')
+        (tmp_path / "java").write_bytes(b"\xac\xed\0\5and more")  # as a short file starts
+        with (tmp_path / "large").open("wb") as file:
+            file.write(b"\xac")
+            file.truncate(2**30 + 1)
+        foreign = [tmp_path / name for name in ("empty", "text.txt", "java", "large")]
+        for path in (*foreign, images / "a.png", images):
+            message = f"ardm: {path} is neither a model, a run nor a compressed file\n"
+            assert fails(capsys, ["info", str(path)]) == (1, message)
+        (images / "config.json").write_text("{}")
+        assert "there is no model at" in fails(capsys, ["info", str(images)])[1]
+        assert fails(capsys, ["info", "nowhere"]) == (1, "ardm: there is no file or folder nowhere\n")
+
     def test_raw_content(self, tmp_path, capsys):
         path = tmp_path / "x.ardm"
         path.write_bytes(ardm.compress(tiny_exact("text"), ""))
@@ -469,8 +683,22 @@ class TestSources:
 
     def test_two_files_of_one_name(self, images):
         (images / "sub" / "a.png").write_bytes(b"")
+        sources = find_sources([str(images / "a.png"), str(images / "sub" / "a.png")])
         with pytest.raises(UsageError, match="would both be named a.png"):
-            find_sources([str(images / "a.png"), str(images / "sub" / "a.png")])
+            check_names(sources)
+
+    def test_folders_without_their_names(self, images):
+        sources = find_sources([str(images)], folder_names=False)
+        assert [s.name for s in sources] == ["a.png", "b.png", "sub/c.bmp"]
+
+    def test_folders_that_may_not_be_read(self, images, monkeypatch):
+        monkeypatch.setattr(os, "access", lambda path, mode: path != images / "sub")
+        with pytest.raises(DataError, match="sub may not be read"):
+            find_sources([str(images)])
+
+    def test_devices(self):
+        with pytest.raises(DataError, match="is neither a file nor a folder"):
+            find_sources([os.devnull])
 
 
 def test_groups_are_limited_and_leave_nothing_out(monkeypatch):

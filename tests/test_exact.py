@@ -1,5 +1,6 @@
 """Exact networks: every way of computing gives the same integers, close to the float network, within proved bounds."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from numba.core.errors import NumbaError
 from torch import nn
 
 from ardm.checkpoint import ExactPart, TrainedModel, exact_part, load_model, save_model
@@ -80,6 +82,8 @@ def test_operations_agree_with_the_reference_on_extreme_integers(name, generator
     sums = integers((24, 40), 2**24 - 1, torch.int32)
     x, weight = integers((24, 96), 127, torch.int8), integers((40, 96), 63, torch.int8)
     image, taps = integers((2, 5, 6, 40), 2047, torch.int16), integers((3, 3, 40), 127, torch.int8)
+    larger = integers((2, 18, 35, 40), 2047, torch.int16)
+    kernels = [integers((*size, 40), 127, torch.int8) for size in ((5, 5), (1, 5), (3, 5), (1, 9))]
     heads = [integers((2, 12, 2, 8), 127, torch.int8) for _ in range(3)]
     angles = [integers((12, 4), 2**14, torch.int16) for _ in range(2)]
     table = torch.arange(4095, -1, -7, dtype=torch.int32)
@@ -90,6 +94,7 @@ def test_operations_agree_with_the_reference_on_extreme_integers(name, generator
                 o.norm(stream, 3e4, 2047),
                 o.norm(torch.zeros_like(stream), 3e4, 2047),
                 o.depthwise(image, taps, scale),
+                *(o.depthwise(x, kernel, scale) for x in (image, larger, larger[:, :1]) for kernel in kernels),
                 o.rescale(sums, scale, -127),
                 o.rescale(sums, scale, 0),
                 o.rescale_squared(sums, scale),
@@ -124,11 +129,11 @@ def test_results_do_not_depend_on_operations_batch_or_threads(kind, generator):
     inputs, mask, stage, _ = arguments
     for ops in available_operations(CPU).values():
         assert torch.equal(network.core(inputs, mask, stage, where, ops), expected)
-    single = [network.integers(*(x[i : i + 1] for x in (*arguments, where))) for i in range(7)]
-    assert torch.equal(torch.cat(single), expected)
-    torch.set_num_threads(3)
     try:
-        assert torch.equal(network.integers(*arguments, where), expected)
+        for threads, size in itertools.product((1, 2, 3, 5), (1, 2, 3, 7)):
+            torch.set_num_threads(threads)
+            batches = zip(*(x.split(size) for x in (*arguments, where)), strict=True)
+            assert torch.equal(torch.cat([network.integers(*batch) for batch in batches]), expected)
     finally:
         torch.set_num_threads(1)
 
@@ -191,7 +196,26 @@ def test_operations_that_fail_the_self_test_are_passed_over(generator, monkeypat
     monkeypatch.setattr("ardm.exact.network.available_operations", lambda device: ways)
     assert choose_operations(network.core, network.test, CPU) is REFERENCE
     del ways["reference"]
-    with pytest.raises(ExactError, match="no way of computing on cpu gives the integers"):
+    reasons = r"saturating gives others; absent fails \(RuntimeError: not implemented for this CPU\)$"
+    with pytest.raises(ExactError, match=f"no way of computing on cpu gives the integers .*: {reasons}"):
+        choose_operations(network.core, network.test, CPU)
+
+
+@pytest.mark.parametrize("error", [AttributeError, TypeError, NumbaError])
+def test_operations_that_fail_in_another_way_are_passed_over_with_a_warning(error, generator, monkeypatch):
+    _, network = make_exact("images", generator)
+
+    class Broken(CompiledOperations):
+        def norm(self, x, gain, limit):
+            raise error("no such\n  thing")
+
+    ways = {"broken": Broken(), "reference": REFERENCE}
+    monkeypatch.setattr("ardm.exact.network.available_operations", lambda device: ways)
+    reason = rf"fails \({error.__name__}: no such thing\)"
+    with pytest.warns(UserWarning, match=reason):
+        assert choose_operations(network.core, network.test, CPU) is REFERENCE
+    del ways["reference"]
+    with pytest.warns(UserWarning, match=reason), pytest.raises(ExactError, match=f"broken {reason}$"):
         choose_operations(network.core, network.test, CPU)
 
 

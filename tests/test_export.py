@@ -13,7 +13,7 @@ from ardm.cli import main
 from ardm.codec.items import ItemCodec
 from ardm.codec.plan import order_of
 from ardm.commands.common import planning_losses
-from ardm.export import make_schedules
+from ardm.export import best_order, candidate_orders, make_schedules, num_tried
 from ardm.likelihood import exact_bits
 from tiny import TEXT
 
@@ -100,3 +100,23 @@ def test_bench_codec(run, capsys):
     assert [row["name"] for row in ours] == ["ardm, 5 calls", "ardm, 30 calls"]
     assert all(row["failure"] is None and row["bits_per_variable"] > 0 for row in ours)
     assert any(row["name"].startswith("zlib") for row in rows)
+
+
+def test_the_best_order_is_found_by_halving():
+    tried = []
+    worth = {order: place for place, order in enumerate(reversed(candidate_orders()))}
+
+    def bits(order, items):
+        tried.append(len(items))
+        return float(worth[order] * len(items))
+
+    items = torch.zeros(8, 3, dtype=torch.long)
+    assert best_order(bits, items) == candidate_orders()[-1]
+    assert sum(tried) == num_tried(items) == 7 * 3 + 4 * 3 + 2 * 2
+    assert best_order(bits, items[:1]) == candidate_orders()[-1]
+
+
+def test_an_order_may_be_given(run, capsys):
+    output(capsys, "export", run / "run", "-o", run / "given", "--calls", "8", "--order", "pseudorandom:9")
+    assert json.loads(output(capsys, "info", run / "given", "--json"))["order"] == "pseudorandom:9"
+    fails(capsys, 2, "--order", "export", run / "run", "-o", run / "given", "--order", "nonsense")

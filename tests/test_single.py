@@ -91,10 +91,10 @@ class TestSizes:
         entry = coded_image(b"")
         pixels = random.Random(0).randbytes(32 * 32 * 3)
         coded = Entry(fields=entry.fields, content=Coded(options=OPTIONS, chunks=(bytes(3067),)))
-        assert or_raw(entry, pixels) is entry
-        assert or_raw(coded, pixels).content == Raw(content=pixels)
+        assert or_raw(entry, pixels, write_single) is entry
+        assert or_raw(coded, pixels, write_single).content == Raw(content=pixels)
         shorter = Entry(fields=entry.fields, content=Coded(options=OPTIONS, chunks=(bytes(3065),)))
-        assert or_raw(shorter, pixels) is shorter  # the model's 6 bytes count
+        assert or_raw(shorter, pixels, write_single) is shorter  # the model's 6 bytes count
 
 
 class TestRoundTrip:
@@ -248,15 +248,15 @@ class TestLimits:
 
 class TestModels:
     def test_found(self):
-        assert find_identity(Options(model=short_identity(MODEL)), [bytes(16), MODEL, MODEL]) == MODEL
+        assert find_identity(short_identity(MODEL), [bytes(16), MODEL, MODEL]) == MODEL
 
     def test_unknown_is_named(self):
         with pytest.raises(UnknownModelError, match="001122334455"):
-            find_identity(OPTIONS, [bytes(16)])
+            find_identity(OPTIONS.model, [bytes(16)])
 
     def test_ambiguous_is_refused(self):
         with pytest.raises(UnknownModelError, match="several"):
-            find_identity(OPTIONS, [MODEL, MODEL[:6] + bytes(10)])
+            find_identity(OPTIONS.model, [MODEL, MODEL[:6] + bytes(10)])
 
     def test_orders_are_those_of_the_package(self):
         assert tuple(NAMED_ORDERS) == ORDER_NAMES

@@ -1,6 +1,7 @@
 """Tiny exact models of every medium, made by the real exporter from networks of random weights.
 
-Their windows are 9 x 17 pixels, 20 samples or 16 characters: large enough to overlap.
+Their windows are 9 x 17 pixels, 20 samples or 16 characters: large enough to overlap. `KINDS` are what the codec is
+tested with everywhere, `VARIANTS` the other combinations of networks and depths that a model file may hold.
 """
 
 from dataclasses import replace
@@ -12,11 +13,12 @@ from torch import nn
 
 from ardm.checkpoint import ExactPart, TrainedModel
 from ardm.compression.modelled import ContentCodec
-from ardm.config import AudioData, DepthConfig, ImageData, RunConfig, TextData
+from ardm.config import AudioData, DataConfig, DepthConfig, ImageData, RunConfig, TextData
 from ardm.data.alphabet import Alphabet
 from ardm.exact.network import ExactNetwork, SelfTest
 from ardm.export import export_model
 from ardm.model import ARDM
+from ardm.nn import TransformerConfig, UNetConfig
 from ardm.objective import Profile
 from fake_network import HashNetwork
 from tiny import tiny_audio_config, tiny_config, tiny_image_config
@@ -29,6 +31,9 @@ KINDS = ("colour", "grey", "sound", "text", "bytes")
 
 def tiny_exact_config(kind: str) -> RunConfig:
     """The configuration of a model of images, sound, text or bytes."""
+    if kind in VARIANTS:
+        base, changes = VARIANTS[kind]
+        return replace(tiny_exact_config(base), **changes)
     if kind in ("colour", "grey"):
         data = ImageData(kind="images", height=9, width=17, channels=3 if kind == "colour" else 1)
         return replace(tiny_image_config(DIRECT), data=data)
@@ -38,12 +43,40 @@ def tiny_exact_config(kind: str) -> RunConfig:
     return replace(tiny_config(), data=data)
 
 
+DEEP_UNET = UNetConfig(widths=(8, 12, 16), depths=(2, 2, 2), kernel=5, mlp_ratio=2)
+DEEP_TRANSFORMER = TransformerConfig(num_layers=3, width=32, head_width=8, mlp_ratio=2)
+VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
+    "logistic": ("sound", {"depth": DepthConfig(parametrization="logistic", num_components=3)}),
+    "logistic-grey": ("grey", {"depth": DepthConfig(parametrization="logistic", min_log_scale=-7.0)}),
+    "upscaled": ("grey", {"depth": DepthConfig(base=6)}),
+    "upscaled-colour": ("colour", {"depth": DepthConfig(base=4)}),
+    "odd-digits": ("colour", {"depth": DepthConfig(base=7, parametrization="direct")}),
+    "one-stage": ("grey", {"depth": DepthConfig()}),
+    "one-stage-colour": ("colour", {"depth": DepthConfig()}),
+    "absorbing": ("colour", {"depth": DepthConfig(absorbing_value=128)}),
+    "absorbing-beyond": ("text", {"depth": DepthConfig(absorbing_value=40)}),
+    "absorbing-text": ("text", {"depth": DepthConfig(absorbing_value=3)}),
+    "absorbing-sound": ("sound", {"depth": DepthConfig(parametrization="logistic", absorbing_value=2**15)}),
+    "staged": ("text", {"depth": DepthConfig(base=3)}),
+    "staged-bytes": ("bytes", {"depth": DepthConfig(base=5, parametrization="direct")}),
+    "deep-text": ("text", {"network": DEEP_TRANSFORMER}),
+    "deep-images": ("colour", {"network": DEEP_UNET}),
+    "deep-sound": ("sound", {"network": DEEP_UNET}),
+}
+"""By name the kind that each resembles, and what is different."""
+
+
+def alphabet_of(data: DataConfig) -> Alphabet | None:
+    """The alphabet of a model of text or bytes."""
+    return Alphabet(characters=ALPHABET if data.kind == "characters" else None) if data.medium == "text" else None
+
+
 @cache
 def tiny_exact(kind: str) -> TrainedModel:
     """An exact model."""
     config = tiny_exact_config(kind)
-    alphabets = {"text": Alphabet(characters=ALPHABET), "bytes": Alphabet(characters=None)}
-    num_classes = {"text": len(ALPHABET), "sound": 2**16}.get(kind, 256)
+    alphabet, is_sound = alphabet_of(config.data), config.data.medium == "sound"
+    num_classes = alphabet.num_classes if alphabet else 2**16 if is_sound else 256
     generator = torch.Generator().manual_seed(7)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7)
@@ -52,8 +85,8 @@ def tiny_exact(kind: str) -> TrainedModel:
             nn.init.normal_(parameter, std=0.5 * (parameter[0].numel() if parameter.ndim > 1 else 4) ** -0.5)
     trained = TrainedModel(
         config=config,
-        alphabet=alphabets.get(kind),
-        sample_rate=SAMPLE_RATE if kind == "sound" else None,
+        alphabet=alphabet,
+        sample_rate=SAMPLE_RATE if is_sound else None,
         model=model.eval(),
         profile=Profile.empty(model.num_stages, model.num_variables),
         step=0,
@@ -62,7 +95,8 @@ def tiny_exact(kind: str) -> TrainedModel:
     )
     items = torch.randint(num_classes, (6, model.num_variables), generator=generator)
     losses = np.linspace(3, 1, model.num_variables)[None].repeat(model.num_stages, 0)
-    return export_model(trained, items[:4], items[4:], losses, num_calls=10)
+    calibration = items[: 1 if kind in VARIANTS else 4]  # one item has a short self-test: files stay small
+    return export_model(trained, calibration, items[4:], losses, num_calls=10)
 
 
 class HashCore(nn.Module):

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 import ardm
 from ardm.codec.plan import CodingPlan
@@ -165,16 +165,42 @@ def _load_exact(
     device: torch.device | str,
 ) -> ExactPart:
     parametrization = config.depth.build(classes.num_classes if isinstance(classes, Alphabet) else classes)
+    core = config.build_exact_core(parametrization)
+    _check_exact_tensors(tensors, core)
     test = SelfTest(**{f.name: tensors[f"test/{f.name}"] for f in fields(SelfTest)})
     test.check(parametrization.depth.num_values, parametrization.depth.num_stages, config.data.shape)
-    core = config.build_exact_core(parametrization)
     core.load_state_dict({n.removeprefix("exact/"): t for n, t in tensors.items() if n.startswith("exact/")})
     check_bounds(core)
     network = ExactNetwork(core.to(device), OutputUnits.of(parametrization), test)
     network.operations(torch.zeros(1, device=device).device)  # a machine that computes wrongly fails here
-    coding = CodingPlan.from_dict(description["coding"])
+    coding = _load_coding(description["coding"])
     rate = description.get("sample_rate")
     return exact_part(description["config"], config.data.shape, classes, rate, network, coding)
+
+
+def _check_exact_tensors(tensors: dict[str, Tensor], core: nn.Module) -> None:
+    """An error that names a tensor which the identity would miss: one that loading would cast, drop or not find."""
+    expected = {f"exact/{name}": value for name, value in core.state_dict().items()}
+    named = {name for name in tensors if name.startswith(("exact/", "test/"))}
+    for name in sorted(named ^ {*expected, *(f"test/{f.name}" for f in fields(SelfTest))}):
+        raise ValueError(f"tensor {name} is {'unknown' if name in named else 'missing'}")
+    for name, value in expected.items():
+        if (kind := _kind_of(tensors[name])) != _kind_of(value):
+            raise ValueError(f"tensor {name} is {kind}, expected {_kind_of(value)}")
+
+
+def _kind_of(tensor: Tensor) -> str:
+    return f"{tensor.dtype} {tuple(tensor.shape)}"
+
+
+def _load_coding(values: dict[str, Any]) -> CodingPlan:
+    """The coding of a model file; an error if it holds more than the plan keeps, which the identity would miss."""
+    plan = CodingPlan.from_dict(values)
+    known = plan.to_dict()
+    parts = [(values, known), *zip(values["schedules"], known["schedules"], strict=True)]
+    for name in sorted(name for part, own in parts for name in part.keys() - own.keys()):
+        raise ValueError(f"its coding has an unknown entry {name}")
+    return plan
 
 
 def profile_tensors(name: str, profile: Profile) -> dict[str, Tensor]:
@@ -209,8 +235,12 @@ def read_tensors(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, 
     if "ardm" not in metadata:
         raise CheckpointError(f"{path} is a safetensors file but not one of ardm's")
     description = _parse_description(path, metadata["ardm"])
-    if description.get("format_version", 0) > FORMAT_VERSION:
-        raise CheckpointError(f"{path} was written by ardm {description['ardm']}, newer than this one: upgrade")
+    version, writer = description.get("format_version"), description.get("ardm")
+    if version != FORMAT_VERSION:
+        raise CheckpointError(
+            f"{path} has format version {version} where {FORMAT_VERSION} is expected; it was written by ardm {writer}: "
+            "if that is newer than this one, upgrade"
+        )
     if description.pop("hash", None) != _hash(tensors, description):
         raise CheckpointError(f"{path} is damaged: its content does not match its hash")
     if description["kind"] not in kinds:
@@ -232,6 +262,6 @@ def _hash(tensors: dict[str, Tensor], description: dict[str, Any]) -> str:
     digest = hashlib.blake2b(json.dumps(description, sort_keys=True).encode(), digest_size=16)
     for name in sorted(tensors):
         t = tensors[name]
-        digest.update(f"{name} {t.dtype} {tuple(t.shape)}".encode())
+        digest.update(f"{name} {_kind_of(t)}".encode())
         digest.update(t.contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()

@@ -1,13 +1,16 @@
 """The command line: parse, run one command, print errors in one line.
 
-Exit status: 0 fine, 1 failed, 2 bad usage. `--debug` anywhere shows the traceback of an error.
+Exit status: 0 fine, 1 failed, 2 bad usage, 143 terminated. `--debug` anywhere shows the traceback of an error.
 """
 
 import contextlib
 import io
 import os
 import re
+import signal
 import sys
+import threading
+from types import FrameType
 from typing import Annotated
 
 import tyro
@@ -45,6 +48,10 @@ DESCRIPTION = (
 )
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came: like Ctrl-C, it unwinds whatever runs, so that nothing is left half-written."""
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit status."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -57,6 +64,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     try:
         parse(arguments).run()
+    except Terminated:
+        return fail("terminated", 128 + signal.SIGTERM)
     except KeyboardInterrupt:
         return fail("interrupted", 1)
     except BrokenPipeError:
@@ -104,10 +113,27 @@ def fail(message: str, status: int) -> int:
     return status
 
 
+def terminate(number: int, frame: FrameType | None) -> None:
+    """The handler of SIGTERM."""
+    raise Terminated
+
+
+def interrupt_again(lost: "sys.UnraisableHookArgs") -> None:
+    """The hook for errors that Python cannot raise, as in callbacks of its memory: an interruption comes once more."""
+    if not isinstance(lost.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+    number = signal.SIGTERM if isinstance(lost.exc_value, Terminated) else signal.SIGINT
+    threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
+
+
 def entry_point() -> None:
     """The installed `ardm` command."""
     # Threads that wait by spinning starve each other as soon as another process wants a core.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if os.name == "posix":
+        signal.signal(signal.SIGTERM, terminate)
+        sys.unraisablehook = interrupt_again
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     sys.exit(main())

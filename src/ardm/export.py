@@ -1,6 +1,7 @@
 """From a trained model to an exact one: rounding, self-test, and the order and schedules that code best."""
 
 import copy
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -39,10 +40,11 @@ def export_model(
     losses: Losses,
     *,
     num_calls: int,
+    order: OrderChoice | None = None,
     seed: int = 0,
     on_step: OnStep = lambda rows: None,
 ) -> TrainedModel:
-    """An exact model; items of the training data set its scales, held-out ones choose its order."""
+    """An exact model; items of the training data set its scales, held-out ones choose its order unless it is given."""
     device = next(trained.model.parameters()).device
     generator = torch.Generator(device).manual_seed(seed)
     network = exact_network(trained, calibration.to(device), generator)
@@ -50,14 +52,38 @@ def export_model(
     default = max(i for i, schedule in enumerate(schedules) if i == 0 or schedule.num_calls <= num_calls)
     parametrization, shape = trained.model.parametrization, trained.model.shape
 
-    def bits(order: OrderChoice) -> float:
+    def bits(order: OrderChoice, items: Int[Tensor, "N D"]) -> float:
         codec = ItemCodec(network, parametrization, shape, order_of(order, shape), schedules[default], device=device)
-        return float(codec.measure(validation, on_batch=on_step).sum())
+        return float(codec.measure(items, on_batch=on_step).sum())
 
-    coding = CodingPlan(order=min(candidate_orders(), key=bits), schedules=schedules, default=default)
+    coding = CodingPlan(order=order or best_order(bits, validation), schedules=schedules, default=default)
     classes = trained.alphabet or parametrization.depth.num_classes
     exact = exact_part(trained.config.to_dict(), shape, classes, trained.sample_rate, network, coding)
     return replace(trained, model=ARDM(network, parametrization, shape), exact=exact)
+
+
+def best_order(bits: Callable[[OrderChoice, Tensor], float], items: Int[Tensor, "N D"]) -> OrderChoice:
+    """The candidate of the fewest bits: all are tried on some items, the better half of them on as many again, ..."""
+    totals = dict.fromkeys(candidate_orders(), 0.0)
+    for part in rounds(items):
+        totals = {order: total + bits(order, part) for order, total in totals.items()}
+        better = sorted(totals, key=totals.__getitem__)[: -(-len(totals) // 2)]
+        totals = {order: totals[order] for order in better}
+    return next(iter(totals))
+
+
+def rounds(items: Int[Tensor, "N D"]) -> list[Int[Tensor, "P D"]]:
+    """The items in a part for each halving of the candidates; few items make fewer rounds."""
+    num_rounds = math.ceil(math.log2(len(candidate_orders())))
+    return [part for part in items.tensor_split(num_rounds) if len(part)]
+
+
+def num_tried(items: Int[Tensor, "N D"]) -> int:
+    """How many items the search for an order codes, each counted as often as it is coded."""
+    counts = [len(candidate_orders())]
+    while counts[-1] > 1:
+        counts.append(-(-counts[-1] // 2))
+    return sum(count * len(part) for count, part in zip(counts, rounds(items), strict=False))
 
 
 def candidate_orders() -> list[OrderChoice]:

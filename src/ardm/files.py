@@ -42,7 +42,19 @@ def check_writable(path: Path | None) -> None:
         return
     if path.is_dir():
         raise UsageError(f"{path} is a folder; give a file to write to")
-    folder = next(p for p in path.absolute().parents if p.exists())
+    _check_nearest_folder(path)
+
+
+def check_writable_folder(path: Path) -> None:
+    """A usage error, before any work is done, for a folder, there or not, that cannot be written to."""
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{path} is a file, and a folder is needed")
+    _check_nearest_folder(path)
+
+
+def _check_nearest_folder(path: Path) -> None:
+    """A usage error unless files can be made in the path or, if it is no folder yet, in the nearest one above it."""
+    folder = path if path.is_dir() else next(p for p in path.absolute().parents if p.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise UsageError(f"{path} cannot be written: {folder} is not a writable folder")
 

@@ -14,7 +14,8 @@ from typing import Literal, no_type_check
 
 import numpy as np
 from jaxtyping import Float, Real
-from numba import njit
+
+from ardm.compiled import compiled
 
 Losses = Float[np.ndarray, "S D"] | Float[np.ndarray, "D"]
 Counts = Real[np.ndarray, "S D"] | Real[np.ndarray, "D"]
@@ -80,7 +81,7 @@ def _isotonic_fit(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return _interpolate(fitted, visited)
 
 
-@njit(cache=True)
+@compiled()
 @no_type_check
 def _pool_adjacent_violators(values, weights):
     """The non-increasing sequence nearest to `values` in weighted squares, in O(D)."""
@@ -121,7 +122,7 @@ def _validation_error(values: np.ndarray, weights: np.ndarray, stiffness: float)
     return error
 
 
-@njit(cache=True)
+@compiled()
 @no_type_check
 def whittaker(values, weights, stiffness):
     """The z that minimises sum w (y - z)^2 + stiffness * sum (second differences of z)^2, in O(D).
@@ -150,7 +151,7 @@ def whittaker(values, weights, stiffness):
     return solution[2:]
 
 
-@njit(cache=True)
+@compiled()
 @no_type_check
 def _penalty_row(row, size):
     """The entries (row, row), (row, row + 1), (row, row + 2) of the matrix of squared second differences."""

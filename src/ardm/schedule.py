@@ -27,8 +27,8 @@ from typing import Literal, no_type_check
 
 import numpy as np
 from jaxtyping import Float, Integer
-from numba import njit
 
+from ardm.compiled import compiled
 from ardm.profiles import Losses, as_stages, check_losses
 
 # The import hook of the tests must not wrap what numba compiles, hence `no_type_check` on such functions.
@@ -302,7 +302,7 @@ def _splice(sparse: np.ndarray, dense: np.ndarray, num_calls: int, end: int) -> 
     return np.concatenate([sparse[:kept], dense[kept + skipped :]])
 
 
-@njit(cache=True)
+@compiled()
 @no_type_check
 def _path_at_price(losses, price):
     """Starts of the groups of the cheapest path from 0 to D if each call costs `price` bits more."""
@@ -317,7 +317,7 @@ def _path_at_price(losses, price):
     return starts[position:].copy()
 
 
-@njit(cache=True)
+@compiled()
 @no_type_check
 def _fill_budget_table(losses, bits, origins):
     """Fills the arrays of a `BudgetTable`, one sweep for each budget."""
@@ -329,7 +329,7 @@ def _fill_budget_table(losses, bits, origins):
         before, after = after, before
 
 
-@njit(cache=True)
+@compiled()
 @no_type_check
 def _sweep(losses, before, after, origins, begin, price):
     """Fills `after[t] = min_{begin <= i < t} before[i] + (t - i) L[i] + price`, and `origins[t] = i`.
@@ -347,7 +347,7 @@ def _sweep(losses, before, after, origins, begin, price):
         origins[stop] = start
 
 
-@njit(cache=True)
+@compiled()
 @no_type_check
 def _add_line(losses, before, lines, crossings, head, tail, start):
     """Adds a start to the envelope `lines[head : tail + 1]` and returns its new tail.
@@ -366,7 +366,7 @@ def _add_line(losses, before, lines, crossings, head, tail, start):
     return tail
 
 
-@njit(cache=True)
+@compiled()
 @no_type_check
 def _crossing(losses, before, earlier, later):
     """The step from which a group begun at `later` is no dearer than one begun at `earlier`, if any."""

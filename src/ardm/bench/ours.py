@@ -1,21 +1,38 @@
-"""Our codec as one of the rivals of `codecs`, and the share of its time that the network takes."""
+"""Our codec in the benchmark: its files, its ideal bits, and the time that its network takes."""
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
+from jaxtyping import Float64
 from torch import Tensor
 
-from ardm.bench.codecs import Item, Media
-from ardm.checkpoint import ExactPart, TrainedModel
-from ardm.codec.canvases import BATCH_SIZE, Batching
-from ardm.compression.contents import Content, content_of, value_of
-from ardm.compression.modelled import ContentCodec
-from ardm.container.single import read_single, write_single
+from ardm.bench.codecs import CodedBits
+from ardm.bench.items import Item
+from ardm.bench.training import synchronize
+from ardm.checkpoint import TrainedModel
+from ardm.codec.canvases import BATCH_VARIABLES, Batching
+from ardm.codec.items import ItemCodec
+from ardm.codec.plan import order_of
+from ardm.codec.windows import cut, windows
+from ardm.compression.contents import (
+    Content,
+    bytes_content,
+    frames_of,
+    image_content,
+    pixels_of,
+    sound_content,
+    text_content,
+)
+from ardm.compression.modelled import ContentCodec, ModelsAtHand, Restored
+from ardm.container.entries import pack
+from ardm.container.fields import ImageFields, SoundFields
 from ardm.data.audio import Clip
-from ardm.errors import DamagedError
 from ardm.exact.network import ExactNetwork
+from ardm.orders import Shape
 
 
 class TimedNetwork(ExactNetwork):
@@ -26,11 +43,12 @@ class TimedNetwork(ExactNetwork):
         self.seconds = 0.0
 
     def integers(self, *arguments: Tensor) -> Tensor:
-        """The outputs of the network."""
+        """The outputs of the network; on CUDA nothing is under way before or after, so that times are its own."""
+        device = arguments[0].device
+        synchronize(device)
         started = time.perf_counter()
         outputs = super().integers(*arguments)
-        if outputs.is_cuda:
-            outputs = outputs.cpu()
+        synchronize(device)
         self.seconds += time.perf_counter() - started
         return outputs
 
@@ -40,34 +58,26 @@ class OurCodec:
     """A model's codec at a number of calls."""
 
     codec: ContentCodec
+    item_codec: ItemCodec
+    """Measures what the network itself gives items."""
     network: TimedNetwork
-    num_calls: int | None
-    media: tuple[Media, ...]
-    batch_size: int = BATCH_SIZE
-    name: str = "ardm"
+    shape: Shape
+    is_text: bool
+    """Whether bytes are UTF-8."""
+    num_calls: int
+    batch_size: int
+    device: str
     source: str = "ardm itself"
 
-    @classmethod
-    def of(
-        cls, trained: TrainedModel, num_calls: int | None, media: Media, *, batch_size: int = BATCH_SIZE
-    ) -> "OurCodec":
-        """The codec of an exact model; None: its own number of calls."""
-        part = trained.exact
-        if part is None:
-            ContentCodec(trained)  # says what is missing
-        assert part is not None
-        network = TimedNetwork(part.network)
-        timed = ExactPart(network=network, coding=part.coding, identity=part.identity)
-        number = part.coding.default if num_calls is None else part.coding.schedule_for(num_calls)
-        calls = part.coding.schedules[number].num_calls
-        return cls(
-            codec=ContentCodec(replace(trained, exact=timed)),
-            network=network,
-            num_calls=num_calls,
-            media=(media,),
-            batch_size=batch_size,
-            name=f"ardm, {calls} calls",
-        )
+    @property
+    def name(self) -> str:
+        """With the calls that it makes for an item."""
+        return f"ardm, {self.num_calls} calls"
+
+    @property
+    def network_seconds(self) -> float:
+        """Spent in the network so far."""
+        return self.network.seconds
 
     def is_available(self) -> bool:
         """Always."""
@@ -79,35 +89,85 @@ class OurCodec:
 
     def encode(self, items: Sequence[Item]) -> list[bytes]:
         """A single file for each item."""
-        contents = [self._content(item) for item in items]
-        options = self.codec.options(self.num_calls)
-        return [write_single(entry) for entry in self.codec.encode(contents, options, self._batching())]
+        contents, options = [self._content(item) for item in items], self.codec.options(self.num_calls)
+        return [self.codec.file_of(entry) for entry in self.codec.encode(contents, options, self._batching)]
 
     def decode(self, files: Sequence[bytes]) -> list[Item]:
         """The items of the files."""
-        entries = [read_single(file) for file in files]
-        return [self._item(restored) for restored in self.codec.decode(entries, self._batching())]
+        models = ModelsAtHand([self.codec])
+        entries = [models.entry_of(file) for file in files]
+        return [_item(restored) for restored in self.codec.decode(entries, self._batching)]
 
+    def coded_bits(self, items: Sequence[Item], files: Sequence[bytes]) -> CodedBits:
+        """The sizes of the files' bodies, and the bits of the exact network."""
+        models = ModelsAtHand([self.codec])
+        packed = [pack(models.entry_of(file)) for file in files]
+        return CodedBits(
+            ideal=self._ideal_bits(items),
+            payload=8 * np.array([len(body) for _, body in packed]),
+            is_stored=np.array([header.raw for header, _ in packed]),
+        )
+
+    def _ideal_bits(self, items: Sequence[Item]) -> Float64[np.ndarray, "N"]:
+        shown = [
+            (number, cut(canvas, window, self.shape))
+            for number, item in enumerate(items)
+            for canvas in self.codec.lay(self._content(item)).canvases
+            for window in windows(canvas.values.shape, self.shape)
+        ]
+        x, given, absent = (
+            torch.from_numpy(np.stack([getattr(part, name) for _, part in shown])) for name in ("x", "given", "absent")
+        )
+        bits = self.item_codec.measure(x, given=given, absent=absent, batch_size=self.batch_size)
+        return np.bincount([number for number, _ in shown], bits, minlength=len(items))
+
+    @property
     def _batching(self) -> Batching:
         return Batching(batch_size=self.batch_size)
 
     def _content(self, item: Item) -> Content:
         if isinstance(item, Clip):
-            return content_of(item.samples, item.rate)
+            return sound_content(item.samples, item.rate)
         if isinstance(item, bytes):
-            return content_of(item.decode() if self.media == ("text",) else item)
-        return content_of(item[:, :, 0] if item.shape[2] == 1 else item)
+            return text_content(item.decode()) if self.is_text else bytes_content(item)
+        return image_content(item[:, :, 0] if item.shape[2] == 1 else item)
 
-    def _item(self, restored: object) -> Item:
-        if not isinstance(restored, Content):
-            raise DamagedError(str(restored))
-        value = value_of(restored)
-        if isinstance(value, str):
-            return value.encode()
-        if isinstance(value, bytes):
-            return value
-        if value.dtype == np.int16:
-            rate = self.codec.sample_rate
-            assert rate is not None
-            return Clip(samples=value, rate=rate)
-        return value if value.ndim == 3 else value[:, :, None]
+
+def our_codecs(trained: TrainedModel, budgets: Sequence[int] = (), *, batch_size: int | None = None) -> list[OurCodec]:
+    """An exact model's codec at the richest of its schedules within each budget of calls, each schedule once.
+
+    Without budgets: at its own number of calls. Without a batch size: as many rows as `ardm compress` would take.
+    """
+    ContentCodec(trained)  # or an error that says what is missing
+    assert trained.exact is not None
+    coding = trained.exact.coding
+    numbers = dict.fromkeys(map(coding.schedule_for, budgets)) or [coding.default]
+    return [_our_codec(trained, number, batch_size) for number in numbers]
+
+
+def _our_codec(trained: TrainedModel, number: int, batch_size: int | None) -> OurCodec:
+    """The codec with one of the model's schedules."""
+    assert trained.exact is not None
+    coding, model = trained.exact.coding, trained.model
+    network, schedule = TimedNetwork(trained.exact.network), coding.schedules[number]
+    device = next(network.buffers()).device
+    order = order_of(coding.order, model.shape)
+    return OurCodec(
+        codec=ContentCodec(replace(trained, exact=replace(trained.exact, network=network))),
+        item_codec=ItemCodec(network, model.parametrization, model.shape, order, schedule, device=device),
+        network=network,
+        shape=model.shape,
+        is_text=trained.alphabet is not None and trained.alphabet.characters is not None,
+        num_calls=schedule.num_calls,
+        batch_size=batch_size or max(1, BATCH_VARIABLES[device.type] // math.prod(model.shape)),
+        device=str(device),
+    )
+
+
+def _item(restored: Restored) -> Item:
+    """What `OurCodec` was given."""
+    if not isinstance(restored, Content):
+        raise restored
+    if isinstance(restored.fields, SoundFields):
+        return Clip(samples=frames_of(restored)[:, 0], rate=restored.fields.sample_rate)
+    return pixels_of(restored) if isinstance(restored.fields, ImageFields) else restored.raw

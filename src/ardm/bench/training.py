@@ -88,10 +88,10 @@ def time_call(config: RunConfig, runtime: Runtime, *, batch_size: int = 1, secon
     times: list[float] = []
     with torch.no_grad(), runtime.autocast():
         while len(times) < 3 or sum(times) < seconds:
-            synchronize(runtime)
+            synchronize(runtime.device)
             started = time.perf_counter()
             model.outputs(corrupted.inputs, corrupted.mask, corrupted.stage, corrupted.t)
-            synchronize(runtime)
+            synchronize(runtime.device)
             times.append(time.perf_counter() - started)
     return CallTiming(
         preset=config.preset,
@@ -103,13 +103,13 @@ def time_call(config: RunConfig, runtime: Runtime, *, batch_size: int = 1, secon
 
 
 def _seconds_a_step(trainer: Trainer, runtime: Runtime, seconds: float) -> float:
-    synchronize(runtime)
+    synchronize(runtime.device)
     started, steps = time.perf_counter(), 0
     while time.perf_counter() - started < seconds:
         for _ in range(5):
             trainer.train_step()
         steps += 5
-        synchronize(runtime)
+        synchronize(runtime.device)
     return (time.perf_counter() - started) / steps
 
 
@@ -135,11 +135,11 @@ def matrix_rate(runtime: Runtime, repeats: int = 20) -> float:
     a = torch.randn(size, size, dtype=dtype, device=runtime.device)  # zeros and ones take less power
     for _ in range(2):
         a @ a
-    synchronize(runtime)
+    synchronize(runtime.device)
     started = time.perf_counter()
     for _ in range(repeats):
         a @ a
-    synchronize(runtime)
+    synchronize(runtime.device)
     return 2 * size**3 * repeats / (time.perf_counter() - started) / 1e12
 
 
@@ -158,10 +158,10 @@ def random_corpus(config: RunConfig) -> Corpus:
     return ImageCorpus(title="random", train=train, valid=valid, test=test)
 
 
-def synchronize(runtime: Runtime) -> None:
+def synchronize(device: torch.device) -> None:
     """Wait for a CUDA device to finish what it was given."""
-    if runtime.device.type == "cuda":
-        torch.cuda.synchronize(runtime.device)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def reset_peak(runtime: Runtime) -> None:

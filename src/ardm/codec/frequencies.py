@@ -34,7 +34,6 @@ from typing import no_type_check
 
 import numpy as np
 from jaxtyping import Int, Int32, Integer
-from numba import njit
 
 from ardm.codec.tables import (
     EXPONENTIAL,
@@ -45,6 +44,7 @@ from ardm.codec.tables import (
     TAIL_BITS,
     WEIGHT_BITS,
 )
+from ardm.compiled import compiled
 from ardm.exact.outputs import MEANS_PER_CLASS, UNITS_PER_NAT
 from ardm.parametrizations import MAX_LOG_SCALE, LogisticMixtureParametrization
 
@@ -72,7 +72,7 @@ def softmax_weights(
     return weights
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 @no_type_check
 def _fill_softmax(outputs, first, count, weights):
     shares = np.empty(weights.shape[1], np.int64)
@@ -86,7 +86,7 @@ def _fill_softmax(outputs, first, count, weights):
         _share_out(shares[:n], weights[row])
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 @no_type_check
 def _share_out(shares, weights):
     """Fills one row of weights. No share may pass 2^38.
@@ -124,7 +124,7 @@ def grouped_weights(
     return weights
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 @no_type_check
 def _fill_grouped(outputs, begin, end, classes, siblings, weights):
     last = EXPONENTIAL.size - 1
@@ -157,7 +157,7 @@ def mixture_weights(
     return weights
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 @no_type_check
 def _fill_mixture(outputs, first, size, num_classes, least, greatest, weights):
     num_components = outputs.shape[1] // 3
@@ -171,7 +171,7 @@ def _fill_mixture(outputs, first, size, num_classes, least, greatest, weights):
         _share_out(_mixture_shares(below[: n + 1]), weights[row])
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 @no_type_check
 def _read_components(outputs, least, greatest, components):
     """Fills the rows of `components`: weights, means and inverse scales."""
@@ -184,7 +184,7 @@ def _read_components(outputs, least, greatest, components):
         components[2, m] = INVERSE_SCALE[max(least, min(greatest, np.int64(log_scale))) - LEAST_LOG_SCALE]
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 @no_type_check
 def _cumulative(components, x, num_classes):
     """C(x): the weight of the classes below x."""
@@ -198,7 +198,7 @@ def _cumulative(components, x, num_classes):
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 @no_type_check
 def _logistic(distance):
     """2^32 / (1 + exp(-distance / 2^27)), between entries of the table on a straight line; never falling."""
@@ -210,7 +210,7 @@ def _logistic(distance):
     return tail if distance < 0 else (1 << TAIL_BITS) - tail
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 @no_type_check
 def _mixture_shares(below):
     """The shares between borders, brought below 2^38; the 1 keeps an interval of no weight uniform."""

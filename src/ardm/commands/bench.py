@@ -1,6 +1,6 @@
 """ardm bench."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -13,6 +13,8 @@ from ardm.errors import UsageError
 from ardm.output import to_json
 
 if TYPE_CHECKING:
+    from ardm.bench.codecs import CodecTiming
+    from ardm.bench.items import Media
     from ardm.bench.training import TrainTiming
     from ardm.config import RunConfig
     from ardm.runtime import Runtime
@@ -30,9 +32,13 @@ class Bench:
     data: Path | None = None
     """What its test items are from, and what rivals learn from (codec)."""
     calls: tuple[int, ...] = ()
-    """Numbers of calls to code with; the model's own by default (codec)."""
+    """Budgets of calls to code with: for each the model's richest schedule within it; by default its own (codec)."""
     items: int = 100
-    """Items of the test split (codec)."""
+    """Items, one of each of as many equal stretches of the split (codec)."""
+    split: Literal["test", "valid"] = "test"
+    """Where they are from (codec)."""
+    seed: int | None = None
+    """Take random items of the stretches; by default their first ones (codec)."""
     ours_only: bool = False
     """Leave the other codecs out (codec)."""
     full: bool = False
@@ -44,10 +50,12 @@ class Bench:
     parametrization: Literal["data", "direct"] = "direct"
     """Of upscale models."""
     batch_size: int | None = None
-    """Items of a step, by default the preset's; items of a call, by default 1."""
+    """Items of a step, by default the preset's (train); items of a call, by default 1 (call); rows of a call at most,
+    by default as many as suit the device (codec)."""
     seconds: float = 10.0
     """About how long to time each preset."""
     device: str | None = None
+    """Where networks compute, such as cpu or cuda; by default CUDA where there is one."""
     no_compile: bool = False
     """Run networks as they are instead of compiling them first (CUDA only)."""
     json: bool = False
@@ -103,30 +111,47 @@ class Bench:
             print(to_json([asdict(row) for row in rows]).decode())
 
     def _run_codec(self) -> None:
+        media, benchmark = self._codec_benchmark()
+        from ardm.bench.codec_table import codec_header, codec_line
+
+        rows = []
+        if not self.json:
+            print(codec_header(media))
+        for row in benchmark:
+            rows.append(row)
+            if not self.json:
+                print(codec_line(row), flush=True)
+        if self.json:
+            print(to_json([asdict(row) for row in rows]).decode())
+        else:
+            print_networks(rows)
+
+    def _codec_benchmark(self) -> "tuple[Media, Iterator[CodecTiming]]":
+        """What is coded, and the rows, each measured when its turn comes."""
         if self.model is None or self.data is None:
             raise UsageError("give an exact model and data: ardm bench codec --model MODEL --data DIR")
-        require_positive(items=self.items, batch_size=self.batch_size)
-        from ardm.bench.codecs import codec_header, codec_line, media_of, run_codec_benchmark
-        from ardm.bench.ours import OurCodec
+        require_positive(items=self.items, batch_size=self.batch_size, calls=min(self.calls, default=None))
+        if self.seed is not None and self.seed < 0:
+            raise UsageError(f"--seed must not be negative, got {self.seed}")
+        from ardm.bench.codecs import run_codec_benchmark
+        from ardm.bench.items import media_of
+        from ardm.bench.ours import our_codecs
         from ardm.commands.common import load
         from ardm.media import load_corpus
 
         trained, *_ = load(self.model, self.device)
+        ours = our_codecs(trained, self.calls, batch_size=self.batch_size)
         corpus = load_corpus(trained.config.data, self.data)
-        media, batch_size = media_of(corpus), self.batch_size or 64
-        ours = [OurCodec.of(trained, calls, media, batch_size=batch_size) for calls in self.calls or (None,)]
-        rows = []
-        if not self.json:
-            print(codec_header(media))
-        benchmark = run_codec_benchmark(
-            corpus, trained.model.shape, ours, num_items=self.items, others=not self.ours_only
+        rows = run_codec_benchmark(
+            corpus,
+            trained.model.shape,
+            ours,
+            num_items=self.items,
+            split=self.split,
+            seed=self.seed,
+            others=not self.ours_only,
         )
-        for row in benchmark:
-            rows.append(asdict(row))
-            if not self.json:
-                print(codec_line(row), flush=True)
-        if self.json:
-            print(to_json(rows).decode())
+        return media_of(corpus), rows
 
     def _configurations(self) -> "Iterator[tuple[RunConfig, Runtime]]":
         """The presets as the flags change them, and where to run them."""
@@ -154,3 +179,14 @@ def print_training(row: "TrainTiming") -> None:
         f"{row.preset:14} {row.num_parameters:>11,} {row.batch_size:>5} {1000 * row.step_seconds:>6.1f} ms "
         f"{row.items_per_second:>9.1f} {row.teraflops:>8.2f} {row.share:>6.1%} {memory}"
     )
+
+
+def print_networks(rows: "Sequence[CodecTiming]") -> None:
+    """A second table for the rows with a network."""
+    from ardm.bench.codec_table import network_header, network_line
+
+    with_network = [(row, row.network) for row in rows if row.network is not None]
+    if with_network:
+        print(f"\n{network_header()}")
+    for row, figures in with_network:
+        print(network_line(row.name, figures, row.num_items))

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from ardm.commands.common import OutputPath, load, require_positive
-from ardm.errors import ArdmError, UsageError
-from ardm.files import check_writable
+from ardm.commands.info import is_model
+from ardm.errors import ArdmError, CheckpointError, UsageError
+from ardm.files import check_writable, check_writable_folder
 from ardm.output import to_json
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ class Compress:
     """
 
     files: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE...")]
-    """Files, folders and patterns such as 'images/**/*.png'."""
+    """Files, folders and patterns such as 'images/**/*.png'. Below folders, hidden files and those that end as no file
+    of the model's kind does are left out."""
     model: Path | None = None
     """The exact model's file, as `ardm export` makes it."""
     calls: int | None = None
@@ -42,8 +44,8 @@ class Compress:
     order: str | None = None
     """raster, reverse, spaced, halton or pseudorandom:SEED; by default the model's own choice."""
     output: OutputPath = None
-    """A folder; a name ending in .ardma for one archive of all; for a single file also one ending in .ardm. By default
-    FILE.ardm beside each file."""
+    """A folder, to which files below a folder F go as F/...; a name ending in .ardma for one archive of all; for a
+    single file also one ending in .ardm. By default FILE.ardm beside each file."""
     append: bool = False
     """Add to the archive if it is there."""
     force: bool = False
@@ -63,12 +65,14 @@ class Compress:
         self._check()
         from ardm.codec.plan import parse_order
         from ardm.compression.compressing import Compressor
-        from ardm.compression.sources import find_sources
+        from ardm.compression.sources import check_names, find_sources
 
         order = None if self.order is None else parse_order(self.order)
         assert self.model is not None
         codec = load_codec(self.model, self.device)
         sources = find_sources(self.files, codec.layout.suffixes, without=(SINGLE_SUFFIX, ARCHIVE_SUFFIX))
+        if self.output is not None:
+            check_names(sources)
         if _is_single(self.output) and len(sources) > 1:
             raise UsageError(f"{self.output} can hold one file, and {len(sources)} are given; use {ARCHIVE_SUFFIX}")
         with batches("compressing", self.batch_size) as batching:
@@ -97,7 +101,12 @@ class Compress:
         archive = self._archive()
         if self.append and (self.force or archive is None):
             raise UsageError(f"--append adds to an archive: give it with -o NAME{ARCHIVE_SUFFIX}, without --force")
-        check_output(self.output)
+        if archive is not None or _is_single(self.output):
+            check_writable(self.output)
+        elif self.output is not None:
+            if self.output.is_file():
+                raise UsageError(f"{self.output} is a file; give a folder, or a name that ends in .ardm or .ardma")
+            check_writable_folder(self.output)
         if archive is not None and archive.exists() and not self.append and not self.force:
             raise UsageError(f"{archive} is there already; --append adds to it, --force replaces it")
 
@@ -112,17 +121,23 @@ class Compress:
 
 @dataclass(frozen=True, kw_only=True)
 class Decompress:
-    """Restore compressed files and archives. What is damaged is named, and all the rest is restored."""
+    """Restore compressed files and archives. What is damaged is named, and all the rest is restored.
+
+    `ardm compress FOLDER -o OUT` and `ardm decompress OUT -o BACK` give the same tree again, as BACK/FOLDER.
+    """
 
     files: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE...")]
     """Compressed files and archives, folders of them, and patterns."""
-    model: tyro.conf.UseAppendAction[tuple[Path, ...]] = ()
-    """The exact model that the files were made with; give several if they differ."""
+    model: Annotated[
+        tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]], tyro.conf.arg(metavar="MODEL [MODEL...]")
+    ] = ()
+    """The exact model that the files were made with; give several if they differ. Where one is missing that some file
+    needs, nothing is restored."""
     entry: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """Restore only the entry of this name from archives; may be given several times."""
     output: OutputPath = None
-    """A folder; for a single thing to restore also a name with a suffix. By default beside each file, and of an archive
-    in a folder of its name."""
+    """A folder, to which what lies below a given folder goes as it lies there; for a single thing to restore also a
+    name with a suffix. By default beside each file, and of an archive in a folder of its name."""
     force: bool = False
     """Replace files that are there."""
     batch_size: int | None = None
@@ -134,19 +149,40 @@ class Decompress:
     def run(self) -> None:
         """Restore, and print what became of each file."""
         require_positive(batch_size=self.batch_size)
-        if not self.files:
+        models, files = self._models_and_files()
+        if not files:
             raise UsageError("give the files to restore")
-        check_output(self.output)
-        from ardm.compression.modelled import ModelsAtHand
         from ardm.compression.restoring import Restorer
         from ardm.compression.sources import find_sources
 
-        sources = find_sources(self.files, (SINGLE_SUFFIX, ARCHIVE_SUFFIX))
-        models = ModelsAtHand([load_codec(path, self.device) for path in self.model])
+        sources = find_sources(files, (SINGLE_SUFFIX, ARCHIVE_SUFFIX), folder_names=False)
+        destination = self._destination(sources)
+        self._check(destination, sources)
+        codecs = [load_codec(model, self.device) for model in models]
         with batches("restoring", self.batch_size) as batching:
-            restorer = Restorer(models=models, batching=batching, destination=self._destination(sources))
+            restorer = Restorer(codecs=codecs, batching=batching, destination=destination)
             outcome = restorer.restore(sources, self.entry)
         report(outcome, as_json=self.json)
+
+    def _models_and_files(self) -> tuple[list[Path], list[str]]:
+        """What `--model A B FILE` means: the first is a model, and so are those after it up to one that is none."""
+        models: list[Path] = []
+        files = list(self.files)
+        for group in self.model:
+            if not group:
+                raise UsageError("--model needs the file of a model")
+            count = next((i for i, one in enumerate(group) if i and not is_model(Path(one))), len(group))
+            models += map(Path, group[:count])
+            files += group[count:]
+        return models, files
+
+    def _check(self, destination: "Destination", sources: "list[Source]") -> None:
+        from ardm.compression.sources import check_names
+
+        check_writable(destination.file)
+        if destination.folder is not None:
+            check_writable_folder(destination.folder)
+            check_names(source for source in sources if source.path.suffix != ARCHIVE_SUFFIX)
 
     def _destination(self, sources: "list[Source]") -> "Destination":
         from ardm.compression.restoring import Destination
@@ -161,16 +197,12 @@ class Decompress:
         return Destination(file=self.output, force=self.force)
 
 
-def check_output(path: Path | None) -> None:
-    """A usage error, before any work is done, for a file or folder that cannot be written."""
-    if path is not None:
-        check_writable(path if path.suffix and not path.is_dir() else path / "any")
-
-
 def load_codec(path: Path, device: str | None) -> "ContentCodec":
     """The codec of an exact model's file."""
     from ardm.compression.modelled import ContentCodec
 
+    if path.exists() and not is_model(path):
+        raise CheckpointError(f"{path} is no model; give an exact model's file, as `ardm export` makes it")
     trained, _, _ = load(path, device)
     if trained.exact is None:
         raise UsageError(f"{path} holds trained weights; make an exact model of it with `ardm export {path} -o MODEL`")
@@ -203,13 +235,18 @@ def report(outcome: "Outcome", *, as_json: bool) -> None:
     elif outcome.done:
         print(table(outcome.done))
     for note in outcome.notes:
-        print(f"note: {note}", file=sys.stderr)
+        print(f"note: {printable(note)}", file=sys.stderr)
     if len(outcome.failures) == 1:
-        raise ArdmError(str(outcome.failures[0]))
+        raise ArdmError(printable(str(outcome.failures[0])))
     if outcome.failures:
         for failure in outcome.failures:
-            print(f"ardm: {' '.join(str(failure).split())}", file=sys.stderr)
+            print(f"ardm: {printable(str(failure))}", file=sys.stderr)
         raise ArdmError(f"{len(outcome.failures)} of {len(outcome.failures) + len(outcome.done)} failed")
+
+
+def printable(text: str) -> str:
+    """A text in one line: names may hold line breaks and more that a terminal would obey."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def table(done: "list[Done]") -> str:
@@ -232,7 +269,7 @@ def _line(row: tuple[str, ...], widths: list[int]) -> str:
 
 def _row(one: "Done") -> tuple[str, ...]:
     return (
-        one.file + (" (stored)" if one.is_raw else ""),
+        printable(one.file) + (" (stored)" if one.is_raw else ""),
         f"{one.num_bytes:,}",
         f"{one.num_compressed:,}",
         f"{one.ratio:.2f}",

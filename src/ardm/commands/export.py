@@ -30,6 +30,8 @@ class Export:
     """The data that the run was trained on; by default where the run found it."""
     calls: int | None = None
     """Network calls that the model codes an item with unless told otherwise; by default 100, for sound 500."""
+    order: str | None = None
+    """raster, reverse, spaced, halton or pseudorandom:SEED; by default the one that codes held-out items best."""
     items: int = 64
     """Training items that set the scales of activations."""
     valid_items: int = 8
@@ -43,9 +45,11 @@ class Export:
         import torch
 
         from ardm.checkpoint import save_model
-        from ardm.export import candidate_orders, export_model
+        from ardm.codec.plan import parse_order
+        from ardm.export import export_model, num_tried
         from ardm.media import load_corpus
 
+        order = None if self.order is None else parse_order(self.order)
         trained, _, _ = load(self.run_folder, self.device)
         if trained.exact is not None:
             raise UsageError(f"{self.run_folder} is an exact model already")
@@ -54,13 +58,14 @@ class Export:
         train, valid = (torch.from_numpy(corpus.items(split, shape)) for split in ("train", "valid"))
         chosen = valid[: self.valid_items].long()
         calls = max(self.calls or DEFAULT_CALLS[trained.config.data.medium], trained.model.num_stages)
-        with progress("trying orders", len(candidate_orders()) * calls * len(chosen)) as advance:
+        with progress("trying orders", 0 if order else calls * num_tried(chosen)) as advance:
             exact = export_model(
                 trained,
                 train[torch.arange(self.items) * len(train) // self.items].long(),
                 chosen,
                 planning_losses(trained),
                 num_calls=calls,
+                order=order,
                 seed=self.seed,
                 on_step=advance,
             )

@@ -7,15 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from ardm.commands.common import load
+from ardm.errors import DamagedError, DataError, TooLargeError
 from ardm.output import to_json
 
 if TYPE_CHECKING:
     from ardm.checkpoint import TrainedModel
 
 
+MOST_HEADER_BYTES = 10**8
+"""That safetensors files may have."""
+MOST_NAMES = 5
+"""That an error lists."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Info:
-    """What a model, a compressed file or an archive holds."""
+    """What a model, a compressed file or an archive holds, and whether every entry of it is whole."""
 
     file: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE_OR_MODEL")]
     """A compressed file, an archive, a run's folder or a model file."""
@@ -24,7 +31,11 @@ class Info:
 
     def run(self) -> None:
         """Describe the file."""
+        if not self.file.exists():
+            raise DataError(f"there is no file or folder {self.file}")
         facts = compressed_facts(self.file)
+        if facts is None and not is_model(self.file) and not (self.file / "config.json").exists():
+            raise DataError(f"{self.file} is neither a model, a run nor a compressed file")
         if facts is None:
             trained, *_ = load(self.file, "cpu")
             facts = model_facts(trained)
@@ -32,12 +43,33 @@ class Info:
                 facts["config"] = trained.config.to_dict()
         if self.json:
             print(to_json(facts).decode())
-            return
-        listing = facts.pop("listing", [])
-        for name, value in facts.items():
+        else:
+            print_facts(facts)
+        damaged = [entry["name"] for entry in facts.get("listing", []) if entry["check"] != "fine"]
+        if damaged:
+            names = ", ".join(damaged[:MOST_NAMES]) + (" ..." if damaged[MOST_NAMES:] else "")
+            raise DamagedError(f"{self.file}: {len(damaged)} of {facts['entries']} entries cannot be restored: {names}")
+
+
+def print_facts(facts: dict[str, Any]) -> None:
+    """Print facts, one a line, and an archive's entries after them."""
+    for name, value in facts.items():
+        if name != "listing":
             print(f"{name.replace('_', ' '):>20}  {_shown(name, value)}")
-        for entry in listing:
-            print(_listed(entry))
+    for entry in facts.get("listing", []):
+        print(_listed(entry))
+
+
+def is_model(path: Path) -> bool:
+    """Whether a path is the folder of a run with a model, or a file that starts as those of models do."""
+    if path.is_dir():
+        return (path / "model.safetensors").exists()
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        start = file.read(9)
+    # The length of a JSON object, and the object: the start of all safetensors files.
+    return start[8:] == b"{" and int.from_bytes(start[:8], "little") < MOST_HEADER_BYTES
 
 
 def compressed_facts(path: Path) -> dict[str, Any] | None:
@@ -47,15 +79,20 @@ def compressed_facts(path: Path) -> dict[str, Any] | None:
     from ardm.container.archive import ARCHIVE_SUFFIX, ArchiveReader, is_archive
     from ardm.container.describe import describe_archive, describe_file
     from ardm.container.entries import Limits
+    from ardm.container.short import is_short
     from ardm.container.single import SINGLE_SUFFIX, is_single
 
     with path.open("rb") as file:
         start = file.read(8)
         if is_archive(start) or path.suffix == ARCHIVE_SUFFIX:
             return describe_archive(ArchiveReader(file), path.stat().st_size)
-    if is_single(start) or path.suffix == SINGLE_SUFFIX:
-        Limits().check("content_bytes", path.stat().st_size)
-        return describe_file(path.read_bytes())
+    if is_single(start) or is_short(start) or path.suffix == SINGLE_SUFFIX:
+        try:
+            Limits().check("content_bytes", path.stat().st_size)
+            return describe_file(path.read_bytes())
+        except (DamagedError, TooLargeError):
+            if is_single(start) or path.suffix == SINGLE_SUFFIX:
+                raise  # the one byte that starts a short file starts many others
     return None
 
 

@@ -15,14 +15,14 @@ from pathlib import Path
 from ardm.codec.canvases import Batching
 from ardm.compression.contents import Content
 from ardm.compression.modelled import ContentCodec, ModelsAtHand
-from ardm.compression.outcomes import Done, Outcome, grouped
+from ardm.compression.outcomes import Done, Outcome, grouped, length_notes
 from ardm.compression.sources import Source
-from ardm.container.archive import ArchiveReader, ArchiveWriter
+from ardm.container.archive import ARCHIVE_SUFFIX, ArchiveReader, ArchiveWriter
 from ardm.container.entries import Entry, Limits, Raw, pack
 from ardm.container.fields import SoundFields
 from ardm.container.names import name_problem
 from ardm.container.options import Options
-from ardm.container.single import read_single, write_single
+from ardm.container.single import SINGLE_SUFFIX
 from ardm.errors import ArdmError, DataError
 from ardm.files import write_file, written_whole
 
@@ -44,7 +44,7 @@ class Compressor:
         outcome = Outcome()
         wanted = (source for source in sources if self._is_free(source, target(source), outcome))
         for group in self._groups(wanted, outcome):
-            files = [write_single(packed.entry) for packed in group]
+            files = [self.codec.file_of(packed.entry) for packed in group]
             is_right = self._are_right([packed.content for packed in group], files)
             for packed, data, right in zip(group, files, is_right, strict=True):
                 path = target(packed.source)
@@ -55,6 +55,7 @@ class Compressor:
                     outcome.done.append(packed.done(path, len(data)))
                 except (ArdmError, OSError) as error:
                     outcome.fail(packed.source.path, error)
+        outcome.notes.extend(length_notes(outcome.done))
         return outcome
 
     def to_archive(self, sources: Sequence[Source], path: Path, *, append: bool = False) -> Outcome:
@@ -75,6 +76,7 @@ class Compressor:
                 raise _NothingDone
             if self.verify:
                 self._verify_archive(file, digests)
+        outcome.notes.extend(length_notes(outcome.done))
         return outcome
 
     def _groups(self, sources: Iterable[Source], outcome: Outcome) -> "Iterator[list[_Packed]]":
@@ -91,6 +93,8 @@ class Compressor:
     def _contents(self, sources: Iterable[Source], outcome: Outcome) -> Iterator[tuple[Source, Content]]:
         for source in sources:
             try:
+                if source.path.suffix.lower() in (SINGLE_SUFFIX, ARCHIVE_SUFFIX):
+                    raise DataError(f"{source.path} is compressed already; `ardm decompress` restores it")
                 Limits().check("content_bytes", source.path.stat().st_size)
                 content = self.codec.layout.read(source.path)
                 self.codec.lay(content)
@@ -115,7 +119,8 @@ class Compressor:
         """Whether each compressed file restores to its content."""
         if not self.verify:
             return [True] * len(contents)
-        restored = ModelsAtHand([self.codec]).decode([read_single(data) for data in files], self.batching)
+        models = ModelsAtHand([self.codec])
+        restored = models.decode([models.entry_of(data) for data in files], self.batching)
         return [one == content for one, content in zip(restored, contents, strict=True)]
 
     def _verify_archive(self, file: io.BufferedRandom, digests: Mapping[str, bytes]) -> None:

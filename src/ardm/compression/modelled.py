@@ -9,10 +9,12 @@ from ardm.codec.items import ItemCodec
 from ardm.codec.plan import order_of
 from ardm.codec.windows import Canvas, num_bundles
 from ardm.compression.contents import Content
-from ardm.compression.media import layout_of
+from ardm.compression.media import layout_of, own_fields
 from ardm.compression.media.layout import Laid
 from ardm.container.entries import Coded, Entry, Limits, Raw, or_raw
 from ardm.container.options import Options, OrderChoice, find_identity, short_identity
+from ardm.container.short import SHORT_MODEL_BYTES, Short, is_short, read_short, write_short
+from ardm.container.single import read_single, write_single
 from ardm.errors import ArdmError, DamagedError, DataError, UnknownModelError, UsageError
 from ardm.schedule import Schedule
 
@@ -28,7 +30,7 @@ class ContentCodec:
         if trained.exact is None:
             raise UsageError("this model holds trained weights; make an exact model of it with `ardm export`")
         self.identity, self.sample_rate = trained.exact.identity, trained.sample_rate
-        self.layout = layout_of(trained)
+        self.layout, self._own_fields = layout_of(trained), own_fields(trained)
         self._exact, self._model, self._shape = trained.exact, trained.model, trained.model.shape
         self._device = next(trained.exact.network.buffers()).device
         self._item_codecs: dict[Options, ItemCodec] = {}
@@ -49,7 +51,25 @@ class ContentCodec:
         canvases = [canvas for one in laid for canvas in one.canvases]
         payloads = iter(self._canvas_codec(options, batching).encode(canvases))
         chunks = [tuple(payload for _ in one.canvases for payload in next(payloads)) for one in laid]
-        return [_entry(*parts, options) for parts in zip(contents, laid, chunks, strict=True)]
+        return [self._entry(*parts, options) for parts in zip(contents, laid, chunks, strict=True)]
+
+    def _entry(self, content: Content, laid: Laid, chunks: tuple[bytes, ...], options: Options) -> Entry:
+        if not chunks:
+            return Entry(fields=content.fields, content=Raw(content=content.raw))
+        coded = Coded(options=options, chunks=chunks, side=laid.side)
+        return or_raw(Entry(fields=content.fields, content=coded), content.raw, self.file_of)
+
+    def file_of(self, entry: Entry) -> bytes:
+        """The compressed file of an entry: a short one where the model can tell all but the payload."""
+        if isinstance(entry.content, Coded):
+            payload = entry.content.chunks[0]
+            if payload and entry == self.own_entry(payload):
+                return write_short(Short(model=self.identity[:SHORT_MODEL_BYTES], payload=payload))
+        return write_single(entry)
+
+    def own_entry(self, payload: bytes) -> Entry:
+        """The entry that a short file of this model stands for."""
+        return Entry(fields=self._own_fields, content=Coded(options=self.options(), chunks=(payload,)))
 
     def lay(self, content: Content) -> Laid:
         """A content laid out for the model; a DataError or TooLargeError if it is of another medium or too large."""
@@ -76,7 +96,7 @@ class ContentCodec:
         if isinstance(entry.content, Raw):
             return Content(fields=entry.fields, raw=entry.content.content)
         try:
-            find_identity(entry.content.options, [self.identity])
+            find_identity(entry.content.options.model, [self.identity])
             chunks = self._chunks_of_canvases(entry, entry.content)
             canvases = self.layout.blank(entry.fields, entry.content.side)
         except (DamagedError, UnknownModelError) as error:
@@ -146,18 +166,24 @@ class _Opened:
     """What is wrong with them."""
 
 
-def _entry(content: Content, laid: Laid, chunks: tuple[bytes, ...], options: Options) -> Entry:
-    if not chunks:
-        return Entry(fields=content.fields, content=Raw(content=content.raw))
-    coded = Coded(options=options, chunks=chunks, side=laid.side)
-    return or_raw(Entry(fields=content.fields, content=coded), content.raw)
-
-
 class ModelsAtHand:
     """The models that may decode, each for its own entries."""
 
     def __init__(self, codecs: Iterable[ContentCodec] = ()) -> None:
         self._codecs = {codec.identity: codec for codec in codecs}
+
+    def entry_of(self, data: bytes, limits: Limits | None = None) -> Entry:
+        """The entry that a compressed file holds.
+
+        A DamagedError, UnknownVersionError or TooLargeError where there is none; an UnknownModelError where it takes
+        the model to know.
+        """
+        if not is_short(data):
+            return read_single(data, limits)
+        short = read_short(data)
+        entry = self._codecs[find_identity(short.model, self._codecs)].own_entry(short.payload)
+        (limits or Limits()).check("content_bytes", entry.fields.content_bytes)
+        return entry
 
     def decode(self, entries: Sequence[Entry], batching: Batching) -> list[Restored]:
         """The contents of entries; for those that cannot be restored a DamagedError or an UnknownModelError."""
@@ -168,7 +194,7 @@ class ModelsAtHand:
                 restored[place] = Content(fields=entry.fields, raw=entry.content.content)
                 continue
             try:
-                own.setdefault(find_identity(entry.content.options, self._codecs), []).append(place)
+                own.setdefault(find_identity(entry.content.options.model, self._codecs), []).append(place)
             except UnknownModelError as error:
                 restored[place] = error
         for identity, places in own.items():

@@ -1,6 +1,6 @@
 """What comes of many files: those that are done, those that failed, and what there is to say."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -78,6 +78,16 @@ class Outcome:
     def fail(self, file: object, error: Exception) -> None:
         """Note a failure."""
         self.failures.append(Failure(file=str(file), error=error))
+
+
+def length_notes(done: Sequence[Done]) -> list[str]:
+    """A note of the files that are longer in compressed form, if there are any."""
+    longer = [one for one in done if one.num_compressed > one.num_bytes]
+    if not longer:
+        return []
+    before, after = sum(one.num_bytes for one in longer), sum(one.num_compressed for one in longer)
+    which = f"{len(longer)} of {len(done)} files, {longer[0].file} among them," if longer[1:] else longer[0].file
+    return [f"{which} got longer: {after:,} bytes instead of {before:,}"]
 
 
 def grouped(things: Iterable[T], num_bytes: Callable[[T], int]) -> Iterator[list[T]]:

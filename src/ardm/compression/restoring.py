@@ -4,18 +4,20 @@ import io
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from ardm.codec.canvases import Batching
 from ardm.compression.contents import Content, num_variables
 from ardm.compression.media import restored_file, restored_suffix
-from ardm.compression.modelled import ModelsAtHand
+from ardm.compression.modelled import ContentCodec, ModelsAtHand
 from ardm.compression.outcomes import Done, Outcome, grouped
 from ardm.compression.sources import Source
-from ardm.container.archive import ArchiveReader, is_archive
-from ardm.container.entries import Entry, Limits, Raw
+from ardm.container.archive import ARCHIVE_SUFFIX, ArchiveReader, is_archive
+from ardm.container.entries import Coded, Entry, Limits, Raw
+from ardm.container.short import is_short, read_short
 from ardm.container.single import SINGLE_SUFFIX, read_single
-from ardm.errors import ArdmError, DataError
+from ardm.errors import ArdmError, DataError, UnknownModelError
 from ardm.files import write_file
 
 
@@ -33,15 +35,25 @@ class Destination:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Restorer:
-    """Restores compressed files and archives with the models at hand. What fails does not keep the rest."""
+    """Restores compressed files and archives with the models at hand.
 
-    models: ModelsAtHand
+    What is damaged does not keep the rest; but where a model is missing nothing is restored.
+    """
+
+    codecs: Sequence[ContentCodec]
+    """One of each model."""
     batching: Batching
     destination: Destination
     limits: Limits = field(default_factory=Limits)
 
+    @cached_property
+    def models(self) -> ModelsAtHand:
+        """All of them together."""
+        return ModelsAtHand(self.codecs)
+
     def restore(self, sources: Sequence[Source], entries: Sequence[str] = ()) -> Outcome:
         """Restore all that compressed files and archives hold, or of archives some entries by their names."""
+        self._check_models(sources, entries)
         outcome = Outcome()
         taken: dict[str, Path] = {}
         wanted = (one for one in self._found(sources, entries, outcome) if self._is_free(one, outcome))
@@ -57,6 +69,32 @@ class Restorer:
                 except (ArdmError, OSError) as error:
                     outcome.fail(one.file, error)
         return outcome
+
+    def _check_models(self, sources: Sequence[Source], entries: Sequence[str]) -> None:
+        """An UnknownModelError that names all models that are missing."""
+        files: dict[bytes, list[Path]] = {}
+        for source in sources:
+            for model in self._models_of(source, entries):
+                files.setdefault(model, []).append(source.path)
+        missing = [model for model in files if not self._is_at_hand(model)]
+        if missing:
+            needs = ", ".join(f"{_need(files[model])} model {model.hex()}" for model in missing)
+            are, them = ("are", "them") if len(missing) > 1 else ("is", "it")
+            raise UnknownModelError(f"nothing was restored: {needs}, which {are} not at hand; give {them} with --model")
+
+    def _is_at_hand(self, model: bytes) -> bool:
+        return any(codec.identity.startswith(model) for codec in self.codecs)
+
+    def _models_of(self, source: Source, entries: Sequence[str]) -> list[bytes]:
+        """The models that a file's entries name; none for what cannot be read, which is told when it is restored."""
+        try:
+            with source.path.open("rb") as file:
+                if is_archive(file.read(8)):
+                    return _models_in_archive(ArchiveReader(file, self.limits), entries)
+            self.limits.check("content_bytes", source.path.stat().st_size)
+            return _models_in_file(source.path.read_bytes(), self.limits)
+        except (ArdmError, OSError):
+            return []
 
     def _found(self, sources: Sequence[Source], entries: Sequence[str], outcome: Outcome) -> "Iterator[_Found]":
         for source in sources:
@@ -77,7 +115,7 @@ class Restorer:
         return _Found(
             file=str(source.path),
             path=(self.destination.folder or source.path.parent) / (stem if stem != name else f"{name}.restored"),
-            entry=read_single(data, self.limits),
+            entry=self.models.entry_of(data, self.limits),
             num_compressed=len(data),
         )
 
@@ -87,7 +125,7 @@ class Restorer:
         reader = ArchiveReader(file, self.limits)
         if reader.recovered:
             outcome.notes.append(f"{source.path} has a damaged index; its entries were found by a scan")
-        folder = self.destination.folder or source.path.with_suffix("")
+        folder = self.destination.folder or _folder_for(source.path)
         for name in entries or reader:
             label = f"{source.path}: {name}"
             try:
@@ -140,6 +178,28 @@ class _Found:
         if suffix is None or self.path.suffix.lower() == suffix:
             return self.path
         return self.path.with_name(self.path.name + suffix)
+
+
+def _folder_for(archive: Path) -> Path:
+    """A folder of the archive's name beside it."""
+    stem = archive.name.removesuffix(ARCHIVE_SUFFIX)
+    return archive.with_name(stem if stem != archive.name else f"{stem}.restored")
+
+
+def _models_in_archive(reader: ArchiveReader, entries: Sequence[str]) -> list[bytes]:
+    options = [reader.listings[name].header.options for name in entries or reader if name in reader]
+    return [one.model for one in options if one is not None]
+
+
+def _models_in_file(data: bytes, limits: Limits) -> list[bytes]:
+    if is_short(data):
+        return [read_short(data).model]
+    content = read_single(data, limits).content
+    return [content.options.model] if isinstance(content, Coded) else []
+
+
+def _need(files: Sequence[Path]) -> str:
+    return f"{files[0]} needs" if len(files) == 1 else f"{len(files)} files need"
 
 
 def _take(target: Path, taken: dict[str, Path]) -> None:

@@ -8,7 +8,9 @@ from ardm.container.directory import Listing
 from ardm.container.entries import Coded, Limits, Method
 from ardm.container.fields import BytesFields, Fields, ImageFields, SoundFields, TextFields
 from ardm.container.options import Options
+from ardm.container.short import is_short, read_short
 from ardm.container.single import SINGLE_VERSION, read_single
+from ardm.errors import ArdmError
 
 KEPT = {
     "text": ("every character: the file is restored to the byte", "the file's dates and permissions"),
@@ -28,6 +30,8 @@ KEPT = {
 
 def describe_file(data: bytes, limits: Limits | None = None) -> dict[str, Any]:
     """The facts of a compressed file."""
+    if is_short(data):
+        return _describe_short(data)
     entry = read_single(data, limits)
     facts: dict[str, Any] = {"format": f"compressed file, version {SINGLE_VERSION}", "kind": entry.fields.kind}
     facts |= size_facts(entry.fields)
@@ -40,15 +44,40 @@ def describe_file(data: bytes, limits: Limits | None = None) -> dict[str, Any]:
     return facts | size_on_disk(entry.fields, len(data)) | {"kept": kept, "not_kept": not_kept}
 
 
+def _describe_short(data: bytes) -> dict[str, Any]:
+    short = read_short(data)
+    return {
+        "format": "short compressed file, version 1",
+        "content": "one item of the model's own shape",
+        "stored": "coded",
+        "model": short.model.hex(),
+        "order": "the model's own",
+        "schedule": "the model's own",
+        "bytes": len(data),
+    }
+
+
 def describe_archive(reader: ArchiveReader, num_bytes: int) -> dict[str, Any]:
-    """The facts of an archive."""
+    """The facts of an archive, with what the checks of its entries say; one of them at a time is in memory."""
     kinds = sorted({listing.header.fields.kind for listing in reader.listings.values()})
     facts: dict[str, Any] = {"format": "archive, version 1", "entries": len(reader), "kinds": kinds}
     facts |= {"bytes": num_bytes, "index": "damaged: entries were found by a scan" if reader.recovered else "fine"}
     facts |= {} if reader.options is None else option_facts(reader.options)
     facts["kept"] = {kind: KEPT[kind][0] for kind in kinds}
     facts["not_kept"] = {kind: KEPT[kind][1] for kind in kinds} | {"archive": "empty folders"}
-    return facts | {"listing": [_listing_facts(listing, reader.options) for listing in reader.listings.values()]}
+    listing = [
+        _listing_facts(one, reader.options) | {"check": _check(reader, name)} for name, one in reader.listings.items()
+    ]
+    return facts | {"listing": listing}
+
+
+def _check(reader: ArchiveReader, name: str) -> str:
+    """`fine`, or what is wrong with an entry."""
+    try:
+        reader.read(name)
+    except ArdmError as error:
+        return str(error).removeprefix(f"entry {name!r} is ")
+    return "fine"
 
 
 def _listing_facts(listing: Listing, shared: Options | None) -> dict[str, Any]:

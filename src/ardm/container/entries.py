@@ -8,7 +8,7 @@ A single file is a header and a body (`single`); an archive lists the headers in
 The bytes are specified in docs/format.md.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
@@ -98,15 +98,10 @@ class Header:
         return self.method >= Method.STORED
 
 
-def or_raw(entry: Entry, content: bytes) -> Entry:
+def or_raw(entry: Entry, content: bytes, file_of: Callable[[Entry], bytes]) -> Entry:
     """The entry, or its raw content where that makes a file no longer."""
     raw = Entry(fields=entry.fields, content=Raw(content=content))
-    return min(raw, entry, key=_num_bytes)
-
-
-def _num_bytes(entry: Entry) -> int:
-    header, body = pack(entry)
-    return len(encode_header(header)) + len(body)
+    return min(raw, entry, key=lambda one: len(file_of(one)))
 
 
 @contextmanager

@@ -58,13 +58,13 @@ def short_identity(identity: bytes) -> bytes:
     return identity[:MODEL_BYTES]
 
 
-def find_identity(options: Options, identities: Iterable[bytes]) -> bytes:
-    """The identity, among those at hand, that a file means; an UnknownModelError if none or several begin so."""
-    found = sorted({identity for identity in identities if identity[:MODEL_BYTES] == options.model})
+def find_identity(start: bytes, identities: Iterable[bytes]) -> bytes:
+    """The identity, among those at hand, that starts as a file says; an UnknownModelError if none or several do."""
+    found = sorted({identity for identity in identities if identity.startswith(start)})
     if len(found) == 1:
         return found[0]
     problem = "fits several models at hand" if found else "is not at hand"
-    raise UnknownModelError(f"made with model {options.model.hex()}, which {problem}; give the right one with --model")
+    raise UnknownModelError(f"made with model {start.hex()}, which {problem}; give the right one with --model")
 
 
 def encode_options(options: Options) -> bytes:

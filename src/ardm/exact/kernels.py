@@ -7,10 +7,13 @@ data. A float32 product is followed by a rounding and never by a sum, so that no
 from typing import no_type_check
 
 import numpy as np
-from numba import njit
+
+from ardm.compiled import compiled
+
+kernel = compiled(nogil=True, error_model="numpy")
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 @no_type_check
 def norm(x, gain, limit, out):
     """out[i] = x[i] * float32(gain / |x[i]|), rounded and clamped to +-limit; gain is float64, x int32, out int16."""
@@ -27,7 +30,7 @@ def norm(x, gain, limit, out):
             out[i, c] = np.int16(min(max(y, -limit), limit))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 @no_type_check
 def depthwise(x, weight, scale, out):
     """out = the depthwise convolution of x (B, H, W, C) with weight (rows, columns, C), rescaled to +-127."""
@@ -49,7 +52,7 @@ def depthwise(x, weight, scale, out):
                     row[c] = np.int8(min(max(y, np.float32(-127)), np.float32(127)))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 @no_type_check
 def rescale(x, scale, low, out):
     """out = x (N, C) times the scale of each channel, rounded and clamped to low..127."""
@@ -60,7 +63,7 @@ def rescale(x, scale, low, out):
             out[i, c] = np.int8(min(max(y, low), np.float32(127)))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 @no_type_check
 def rescale_squared(x, scale, out):
     """out = the square of x (N, C) times the scale of each channel, at most 127; 0 where x is negative."""
@@ -71,7 +74,7 @@ def rescale_squared(x, scale, out):
             out[i, c] = np.int8(min(np.rint(y * y), np.float32(127)))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 @no_type_check
 def rotate(x, cos, sin, scale, out):
     """out = pairs of channels of x (B, D, H, C) turned by the angles of their position, rescaled to +-127."""
@@ -89,7 +92,7 @@ def rotate(x, cos, sin, scale, out):
                     turned[half + c] = np.int8(min(max(z, -127.0), 127.0))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 @no_type_check
 def by_head(x, out):
     """out (B, H, D, C) = x (B, D, H, C) in another type."""
@@ -100,7 +103,7 @@ def by_head(x, out):
                 out[b, h, d] = x[b, d, h]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 @no_type_check
 def attention_weights(scores, exponential, scale, high, low, totals):
     """Weights exponential[(peak - score) * scale, rounded] as 64 high + low, and their sum; peak: the row's largest."""
@@ -121,7 +124,7 @@ def attention_weights(scores, exponential, scale, high, low, totals):
         totals[i] = total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 @no_type_check
 def attention_means(high, low, totals, scale, out):
     """out (D, C) = sums 64 high + low (C, D) over their totals, times the scale of each channel, rounded to +-127."""
@@ -133,7 +136,7 @@ def attention_means(high, low, totals, scale, out):
             out[d, c] = np.int8(min(max(y, -127.0), 127.0))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 @no_type_check
 def add_rescaled(x, y, scale, limit):
     """x += y times the scale of each channel, rounded; clamped to +-limit. In place."""
@@ -144,7 +147,7 @@ def add_rescaled(x, y, scale, limit):
             x[i, c] = min(max(total, -limit), limit)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 @no_type_check
 def embed(index, table, out):
     """out[i] = the sum over groups g of row index[i, g] of table[g]."""
@@ -158,7 +161,7 @@ def embed(index, table, out):
                 row[c] += entry[c]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 @no_type_check
 def head(x, group, weight, scale, bias, out):
     """out[i] = weight[group[i]] x[i] times the scale of each output (float64), rounded, plus the bias."""

@@ -2,6 +2,7 @@
 
 import math
 import os
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ PART_POSITIONS = 8192
 """On a CPU so many variables are evaluated at a time in a thread: more would leave its caches."""
 FORCED_OPERATIONS = "ARDM_EXACT"
 """Environment variable that names the only operations to use: compiled, int8, float32 or float64."""
+MOST_OF_A_REASON = 120
+"""So many characters of an error's message are shown; compilers write pages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,10 +86,11 @@ class ExactNetwork(nn.Module):
     def _integers(self, inputs: Tensor, mask: Tensor, stage: Tensor, where: Tensor, ops: Operations) -> Tensor:
         if inputs.device.type != "cpu":
             return self.core(inputs, mask, stage, where, ops)
-        num_items = max(1, PART_POSITIONS // inputs[0].numel())
-        parts = zip(*(x.split(num_items) for x in (inputs, mask, stage, where)), strict=True)
-        threads = min(torch.get_num_threads(), -(-len(inputs) // num_items))
-        evaluate = _pool(threads).map if threads > 1 else map
+        cores = torch.get_num_threads()
+        num_items = max(1, min(PART_POSITIONS // inputs[0].numel(), -(-len(inputs) // cores)))
+        parts = list(zip(*(x.split(num_items) for x in (inputs, mask, stage, where)), strict=True))
+        threads = min(cores, len(parts))
+        evaluate = _pool(threads, cores // threads).map if threads > 1 else map
         return torch.cat(list(evaluate(lambda part: self.core(*part, ops), parts)))
 
     def forward(
@@ -113,21 +117,31 @@ def choose_operations(core: nn.Module, test: SelfTest, device: torch.device) -> 
     forced = os.environ.get(FORCED_OPERATIONS)
     if forced and forced not in available:
         raise ExactError(f"{FORCED_OPERATIONS}={forced} is not one of {', '.join(available)}")
+    failures = []
     with full_float32():
         for name in [forced] if forced else available:
-            if _passes(core, test, available[name]):
+            failure = _failure(core, test, available[name])
+            if failure is None:
                 return available[name]
+            failures.append(f"{name} {failure}")
     raise ExactError(
-        f"no way of computing on {device} gives the integers that the model file holds; its results are wrong"
+        f"no way of computing on {device} gives the integers that the model file holds: {'; '.join(failures)}"
     )
 
 
 @torch.no_grad()
-def _passes(core: nn.Module, test: SelfTest, ops: Operations) -> bool:
+def _failure(core: nn.Module, test: SelfTest, ops: Operations) -> str | None:
+    """What is wrong with operations, in one line, if anything.
+
+    Another way may serve whatever the error, but only a RuntimeError is how PyTorch says that it lacks an operation.
+    """
     try:
-        return test.passes(core, ops)
-    except RuntimeError:  # an operation that this build of PyTorch does not have
-        return False
+        return None if test.passes(core, ops) else "gives others"
+    except Exception as error:
+        reason = f"fails ({type(error).__name__}: {' '.join(str(error).split())[:MOST_OF_A_REASON]})"
+        if not isinstance(error, RuntimeError):
+            warnings.warn(f"one way of computing exactly {reason}; trying the next", stacklevel=2)
+        return reason
 
 
 @contextmanager
@@ -142,6 +156,6 @@ def full_float32() -> Iterator[None]:
 
 
 @cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    """Threads that each compute on one core."""
-    return ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+def _pool(threads: int, cores: int) -> ThreadPoolExecutor:
+    """Threads in each of which PyTorch computes on so many cores."""
+    return ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(cores,))

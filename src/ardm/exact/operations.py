@@ -9,8 +9,8 @@ No product is followed by a floating-point sum, so that no compiler may contract
 `Operations` is tested against stored integers before use (`network.choose_operations`).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -23,85 +23,45 @@ from ardm.exact import kernels
 STREAM_LIMIT = 2**23
 """Values of the residual stream are clamped to this, so that float32 holds them and sums of squares fit int64."""
 
+Bytes = Int8[Tensor, "N K"]
+Weight = Int8[Tensor, "C K"]
+Sums = Int32[Tensor, "N C"]
+Stream = Int32[Tensor, "N C"]
+Scale = Float32[Tensor, "C"]
+Activations = Int8[Tensor, "N C"]
+Pixels = Int16[Tensor, "B H W C"]
+Taps = Int8[Tensor, "P Q C"]
+MixedPixels = Int8[Tensor, "B H W C"]
+Angles = Int16[Tensor, "D F"]
+Heads = Int8[Tensor, "B D H C"]
 
-@runtime_checkable
-class Operations(Protocol):
-    """What a network needs of a device."""
 
-    def product(self, x: Int8[Tensor, "N K"], weight: Int8[Tensor, "C K"]) -> Int32[Tensor, "N C"]:
+class Operations(ABC):
+    """What a network needs of a device: products and attention; everything else as PyTorch computes it anywhere."""
+
+    @abstractmethod
+    def product(self, x: Bytes, weight: Weight) -> Sums:
         """x weight^T."""
 
-    def norm(self, x: Int32[Tensor, "N C"], gain: float, limit: int) -> Int16[Tensor, "N C"]:
-        """x over its length times the gain, clamped to +-limit."""
-
-    def depthwise(
-        self, x: Int16[Tensor, "B H W C"], weight: Int8[Tensor, "P Q C"], scale: Float32[Tensor, "C"]
-    ) -> Int8[Tensor, "B H W C"]:
-        """The depthwise convolution of x, zeros around it, rescaled to +-127."""
-
-    def rescale(self, x: Int32[Tensor, "N C"], scale: Float32[Tensor, "C"], low: int) -> Int8[Tensor, "N C"]:
-        """x times the scale of each channel, clamped to low..127."""
-
-    def add_rescaled(
-        self, x: Int32[Tensor, "N C"], y: Int32[Tensor, "N C"], scale: Float32[Tensor, "C"]
-    ) -> Int32[Tensor, "N C"]:
-        """x + y times the scale of each channel, clamped to +-STREAM_LIMIT; x may be overwritten."""
-
-    def rescale_squared(self, x: Int32[Tensor, "N C"], scale: Float32[Tensor, "C"]) -> Int8[Tensor, "N C"]:
-        """The square of x times the scale of each channel, clamped to 0..127; 0 where x is negative."""
-
-    def rotate(
-        self, x: Int16[Tensor, "B D H C"], cos: Int16[Tensor, "D F"], sin: Int16[Tensor, "D F"], scale: float
-    ) -> Int8[Tensor, "B D H C"]:
-        """Pairs (first half, second half of the channels) turned by the angles of their position, rescaled to +-127."""
-
+    @abstractmethod
     def attend(
         self,
-        query: Int8[Tensor, "B D H C"],
-        key: Int8[Tensor, "B D H C"],
-        value: Int8[Tensor, "B D H C"],
+        query: Heads,
+        key: Heads,
+        value: Heads,
         exponential: Int32[Tensor, "L"],
         score_scale: Float32[Tensor, ""],
         scale: Float64[Tensor, "H C"],
-    ) -> Int8[Tensor, "B D H C"]:
+    ) -> Heads:
         """Values weighted by a table of their scores' distances to the largest one, rescaled to +-127."""
 
-    def embed(self, index: Int[Tensor, "N G"], table: Int32[Tensor, "G V C"]) -> Int32[Tensor, "N C"]:
-        """The sum over groups g of row index[:, g] of table[g]."""
-
-    def head(
-        self,
-        x: Int16[Tensor, "N C"],
-        group: Int[Tensor, "N"],
-        weight: Int16[Tensor, "G O C"],
-        scale: Float64[Tensor, "G O"],
-        bias: Int32[Tensor, "G O"],
-    ) -> Int32[Tensor, "N O"]:
-        """weight[group] x times the scale of each output, rounded, plus the bias."""
-
-
-class TorchOperations:
-    """PyTorch's own operations, on any device.
-
-    `product` says how integers are multiplied, `dtype` in which numbers attention holds them.
-    """
-
-    def __init__(self, product: Callable[[Tensor, Tensor], Tensor], dtype: torch.dtype = torch.float32) -> None:
-        self._product, self._dtype = product, dtype
-
-    def product(self, x: Int8[Tensor, "N K"], weight: Int8[Tensor, "C K"]) -> Int32[Tensor, "N C"]:
-        """x weight^T."""
-        return self._product(x, weight)
-
-    def norm(self, x: Int32[Tensor, "N C"], gain: float, limit: int) -> Int16[Tensor, "N C"]:
+    def norm(self, x: Stream, gain: float, limit: int) -> Int16[Tensor, "N C"]:
         """x over its length times the gain, clamped to +-limit."""
         total = x.long().square().sum(-1, keepdim=True).clamp(min=1)
         scale = (gain / total.double().sqrt()).float()
         return (x.float() * scale).round().clamp(-limit, limit).to(torch.int16)
 
-    def depthwise(
-        self, x: Int16[Tensor, "B H W C"], weight: Int8[Tensor, "P Q C"], scale: Float32[Tensor, "C"]
-    ) -> Int8[Tensor, "B H W C"]:
+    def depthwise(self, x: Pixels, weight: Taps, scale: Scale) -> MixedPixels:
         """The depthwise convolution of x, zeros around it, rescaled to +-127. As a sum of shifted products."""
         (_, height, width, _), (rows, columns, _) = x.shape, weight.shape
         padded = F.pad(x, (0, 0, columns // 2, columns // 2, rows // 2, rows // 2)).int()
@@ -111,53 +71,26 @@ class TorchOperations:
                 total += padded[:, p : p + height, q : q + width] * weight[p, q].int()
         return (total.float() * scale).round().clamp(-127, 127).to(torch.int8)
 
-    def rescale(self, x: Int32[Tensor, "N C"], scale: Float32[Tensor, "C"], low: int) -> Int8[Tensor, "N C"]:
+    def rescale(self, x: Sums, scale: Scale, low: int) -> Activations:
         """x times the scale of each channel, clamped to low..127."""
         return (x.float() * scale).round().clamp(low, 127).to(torch.int8)
 
-    def add_rescaled(
-        self, x: Int32[Tensor, "N C"], y: Int32[Tensor, "N C"], scale: Float32[Tensor, "C"]
-    ) -> Int32[Tensor, "N C"]:
-        """x + y times the scale of each channel, clamped to +-STREAM_LIMIT."""
+    def add_rescaled(self, x: Stream, y: Sums, scale: Scale) -> Stream:
+        """x + y times the scale of each channel, clamped to +-STREAM_LIMIT; x may be overwritten."""
         return (x + (y.float() * scale).round().int()).clamp(-STREAM_LIMIT, STREAM_LIMIT)
 
-    def rescale_squared(self, x: Int32[Tensor, "N C"], scale: Float32[Tensor, "C"]) -> Int8[Tensor, "N C"]:
+    def rescale_squared(self, x: Sums, scale: Scale) -> Activations:
         """The square of x times the scale of each channel, clamped to 0..127; 0 where x is negative."""
         return (x.float() * scale).clamp(min=0).square().round().clamp(max=127).to(torch.int8)
 
-    def rotate(
-        self, x: Int16[Tensor, "B D H C"], cos: Int16[Tensor, "D F"], sin: Int16[Tensor, "D F"], scale: float
-    ) -> Int8[Tensor, "B D H C"]:
+    def rotate(self, x: Int16[Tensor, "B D H C"], cos: Angles, sin: Angles, scale: float) -> Heads:
         """Pairs (first half, second half of the channels) turned by the angles of their position, rescaled to +-127."""
         first, second = x.int().chunk(2, dim=-1)
         cos, sin = cos.int()[:, None], sin.int()[:, None]
         turned = torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
         return (turned.double() * scale).round().clamp(-127, 127).to(torch.int8)
 
-    def attend(
-        self,
-        query: Int8[Tensor, "B D H C"],
-        key: Int8[Tensor, "B D H C"],
-        value: Int8[Tensor, "B D H C"],
-        exponential: Int32[Tensor, "L"],
-        score_scale: Float32[Tensor, ""],
-        scale: Float64[Tensor, "H C"],
-    ) -> Int8[Tensor, "B D H C"]:
-        """Values weighted by a table of their scores' distances to the largest one, rescaled to +-127.
-
-        Weights of 12 bits are multiplied in two halves, so that float32 holds the sums.
-        """
-        query, key, value = (x.transpose(1, 2).to(self._dtype) for x in (query, key, value))  # (B, H, D, C)
-        weights = self._attention_weights(query @ key.mT, exponential, score_scale)
-        high, low = ((part.to(self._dtype) @ value).double() for part in (weights >> 6, weights & 63))
-        mean = (high * 64 + low) / weights.sum(-1, keepdim=True).double()
-        return (mean * scale[:, None]).round().clamp(-127, 127).to(torch.int8).transpose(1, 2)
-
-    def _attention_weights(self, scores: Tensor, exponential: Tensor, score_scale: Tensor) -> Int32[Tensor, "B H D E"]:
-        distance = (scores.amax(-1, keepdim=True) - scores).float() * score_scale
-        return exponential[distance.round().clamp(max=len(exponential) - 1).long()]
-
-    def embed(self, index: Int[Tensor, "N G"], table: Int32[Tensor, "G V C"]) -> Int32[Tensor, "N C"]:
+    def embed(self, index: Int[Tensor, "N G"], table: Int32[Tensor, "G V C"]) -> Stream:
         """The sum over groups g of row index[:, g] of table[g]."""
         return torch.stack([rows[i] for rows, i in zip(table, index.unbind(1), strict=True)]).sum(0, dtype=torch.int32)
 
@@ -177,56 +110,84 @@ class TorchOperations:
         return out
 
 
-class CompiledOperations(TorchOperations):
+class TorchOperations(Operations):
+    """PyTorch's own operations, on any device.
+
+    `product` says how integers are multiplied, `dtype` in which numbers attention holds them.
+    """
+
+    def __init__(self, product: Callable[[Tensor, Tensor], Tensor], dtype: torch.dtype = torch.float32) -> None:
+        self._product, self._dtype = product, dtype
+
+    def product(self, x: Bytes, weight: Weight) -> Sums:
+        return self._product(x, weight)
+
+    def attend(
+        self,
+        query: Heads,
+        key: Heads,
+        value: Heads,
+        exponential: Int32[Tensor, "L"],
+        score_scale: Float32[Tensor, ""],
+        scale: Float64[Tensor, "H C"],
+    ) -> Heads:
+        """As `Operations` says; weights of 12 bits are multiplied in two halves, so that float32 holds the sums."""
+        query, key, value = (x.transpose(1, 2).to(self._dtype) for x in (query, key, value))  # (B, H, D, C)
+        weights = self._attention_weights(query @ key.mT, exponential, score_scale)
+        high, low = ((part.to(self._dtype) @ value).double() for part in (weights >> 6, weights & 63))
+        mean = (high * 64 + low) / weights.sum(-1, keepdim=True).double()
+        return (mean * scale[:, None]).round().clamp(-127, 127).to(torch.int8).transpose(1, 2)
+
+    def _attention_weights(self, scores: Tensor, exponential: Tensor, score_scale: Tensor) -> Int32[Tensor, "B H D E"]:
+        distance = (scores.amax(-1, keepdim=True) - scores).float() * score_scale
+        return exponential[distance.round().clamp(max=len(exponential) - 1).long()]
+
+
+class CompiledOperations(Operations):
     """Products by PyTorch, everything else by Numba: the fastest on a CPU."""
 
-    def __init__(self) -> None:
-        super().__init__(int8_product)
+    def product(self, x: Bytes, weight: Weight) -> Sums:
+        return torch._int_mm(x, weight.t())
 
-    def norm(self, x: Int32[Tensor, "N C"], gain: float, limit: int) -> Int16[Tensor, "N C"]:
-        """x over its length times the gain, clamped to +-limit."""
+    def norm(self, x: Stream, gain: float, limit: int) -> Int16[Tensor, "N C"]:
         out = torch.empty_like(x, dtype=torch.int16)
         kernels.norm(x.numpy(), gain, np.float32(limit), out.numpy())
         return out
 
-    def depthwise(
-        self, x: Int16[Tensor, "B H W C"], weight: Int8[Tensor, "P Q C"], scale: Float32[Tensor, "C"]
-    ) -> Int8[Tensor, "B H W C"]:
-        """The depthwise convolution of x, zeros around it, rescaled to +-127."""
+    def depthwise(self, x: Pixels, weight: Taps, scale: Scale) -> MixedPixels:
         out = torch.empty_like(x, dtype=torch.int8)
         kernels.depthwise(x.numpy(), weight.numpy(), scale.numpy(), out.numpy())
         return out
 
-    def rescale(self, x: Int32[Tensor, "N C"], scale: Float32[Tensor, "C"], low: int) -> Int8[Tensor, "N C"]:
-        """x times the scale of each channel, clamped to low..127."""
+    def rescale(self, x: Sums, scale: Scale, low: int) -> Activations:
         out = torch.empty_like(x, dtype=torch.int8)
         kernels.rescale(x.numpy(), scale.numpy(), np.float32(low), out.numpy())
         return out
 
-    def rescale_squared(self, x: Int32[Tensor, "N C"], scale: Float32[Tensor, "C"]) -> Int8[Tensor, "N C"]:
-        """The square of x times the scale of each channel, clamped to 0..127; 0 where x is negative."""
+    def add_rescaled(self, x: Stream, y: Sums, scale: Scale) -> Stream:
+        kernels.add_rescaled(x.numpy(), y.numpy(), scale.numpy(), np.int32(STREAM_LIMIT))
+        return x
+
+    def rescale_squared(self, x: Sums, scale: Scale) -> Activations:
         out = torch.empty_like(x, dtype=torch.int8)
         kernels.rescale_squared(x.numpy(), scale.numpy(), out.numpy())
         return out
 
-    def rotate(
-        self, x: Int16[Tensor, "B D H C"], cos: Int16[Tensor, "D F"], sin: Int16[Tensor, "D F"], scale: float
-    ) -> Int8[Tensor, "B D H C"]:
-        """Pairs (first half, second half of the channels) turned by the angles of their position, rescaled to +-127."""
+    def rotate(self, x: Int16[Tensor, "B D H C"], cos: Angles, sin: Angles, scale: float) -> Heads:
         out = torch.empty_like(x, dtype=torch.int8)
         kernels.rotate(x.numpy(), cos.numpy(), sin.numpy(), scale, out.numpy())
         return out
 
     def attend(
         self,
-        query: Int8[Tensor, "B D H C"],
-        key: Int8[Tensor, "B D H C"],
-        value: Int8[Tensor, "B D H C"],
+        query: Heads,
+        key: Heads,
+        value: Heads,
         exponential: Int32[Tensor, "L"],
         score_scale: Float32[Tensor, ""],
         scale: Float64[Tensor, "H C"],
-    ) -> Int8[Tensor, "B D H C"]:
-        """Values weighted by a table of their scores' distances to the largest one; weighted sums of bytes."""
+    ) -> Heads:
+        """As `Operations` says, by sums of bytes."""
         scores = self._by_head(query, torch.float32) @ self._by_head(key, torch.float32).mT
         high, low = (torch.empty_like(scores, dtype=torch.int8) for _ in range(2))
         totals = scores.new_empty(scores.shape[:-1], dtype=torch.float64)
@@ -241,20 +202,12 @@ class CompiledOperations(TorchOperations):
             kernels.attention_means(*sums, totals[b, h].numpy(), scale[h].numpy(), out[b, :, h].numpy())
         return out
 
-    def _by_head(self, x: Int8[Tensor, "B D H C"], dtype: torch.dtype) -> Num[Tensor, "B H D C"]:
+    def _by_head(self, x: Heads, dtype: torch.dtype) -> Num[Tensor, "B H D C"]:
         out = torch.empty(x.shape[0], x.shape[2], x.shape[1], x.shape[3], dtype=dtype)
         kernels.by_head(x.numpy(), out.numpy())
         return out
 
-    def add_rescaled(
-        self, x: Int32[Tensor, "N C"], y: Int32[Tensor, "N C"], scale: Float32[Tensor, "C"]
-    ) -> Int32[Tensor, "N C"]:
-        """x + y times the scale of each channel, clamped to +-STREAM_LIMIT; x is overwritten."""
-        kernels.add_rescaled(x.numpy(), y.numpy(), scale.numpy(), np.int32(STREAM_LIMIT))
-        return x
-
-    def embed(self, index: Int[Tensor, "N G"], table: Int32[Tensor, "G V C"]) -> Int32[Tensor, "N C"]:
-        """The sum over groups g of row index[:, g] of table[g]."""
+    def embed(self, index: Int[Tensor, "N G"], table: Int32[Tensor, "G V C"]) -> Stream:
         out = table.new_empty((len(index), table.shape[-1]))
         kernels.embed(index.numpy(), table.numpy(), out.numpy())
         return out
@@ -267,13 +220,12 @@ class CompiledOperations(TorchOperations):
         scale: Float64[Tensor, "G O"],
         bias: Int32[Tensor, "G O"],
     ) -> Int32[Tensor, "N O"]:
-        """weight[group] x times the scale of each output, rounded, plus the bias."""
         out = x.new_empty((len(x), weight.shape[1]), dtype=torch.int32)
         kernels.head(x.numpy(), group.numpy(), weight.numpy(), scale.numpy(), bias.numpy(), out.numpy())
         return out
 
 
-def int8_product(x: Int8[Tensor, "N K"], weight: Int8[Tensor, "C K"]) -> Int32[Tensor, "N C"]:
+def int8_product(x: Bytes, weight: Weight) -> Sums:
     """x weight^T by PyTorch's product of bytes; on CUDA sizes are padded to what it takes."""
     if not x.is_cuda:
         return torch._int_mm(x, weight.t())

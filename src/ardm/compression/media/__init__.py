@@ -7,7 +7,7 @@ from ardm.compression.media.layout import Layout
 from ardm.compression.media.sound import SoundLayout, sound_file
 from ardm.compression.media.text import BytesLayout, TextLayout
 from ardm.config import AudioData, ImageData
-from ardm.container.fields import Fields, ImageFields, SoundFields
+from ardm.container.fields import BytesFields, Fields, ImageFields, SoundFields, TextFields
 
 
 def layout_of(trained: TrainedModel) -> Layout:
@@ -18,6 +18,18 @@ def layout_of(trained: TrainedModel) -> Layout:
         return SoundLayout()
     assert trained.alphabet is not None
     return BytesLayout() if trained.alphabet.characters is None else TextLayout(trained.alphabet.characters)
+
+
+def own_fields(trained: TrainedModel) -> Fields:
+    """What an item of exactly the model's own shape is."""
+    shape, data = trained.model.shape, trained.config.data
+    if isinstance(data, ImageData):
+        return ImageFields(width=shape[1], height=shape[0], mode="RGB" if shape[2] == 3 else "L")
+    if isinstance(data, AudioData):
+        assert trained.sample_rate is not None
+        return SoundFields(num_samples=shape[0], num_channels=1, sample_rate=trained.sample_rate)
+    assert trained.alphabet is not None
+    return BytesFields(length=shape[0]) if trained.alphabet.characters is None else TextFields(length=shape[0])
 
 
 def restored_file(content: Content) -> bytes:

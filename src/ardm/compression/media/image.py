@@ -7,15 +7,18 @@
 | grey | grey | one |
 | grey | RGB | three: G, R - G + 128, B - G + 128, modulo 256 |
 
-Alpha goes to the side bytes: a form, and what it says, deflated (a constant alpha is one byte instead).
+RGB whose three channels are equal everywhere lies on canvases as grey does; the side bytes tell. They also hold alpha:
+a form, and what it says, deflated (a constant alpha is one byte instead).
 
-| form | a pixel's byte, modulo 256 |
+| first side byte | a pixel's byte, modulo 256 |
 |---|---|
 | 0 | alpha |
 | 1 | alpha - left |
 | 2 | alpha - above |
 | 3 | alpha - left - above + the one left of that above |
 | 4 | the only alpha there is |
+| 7 | there is no alpha |
+| + 8 | as before, and the three channels are equal |
 """
 
 import io
@@ -38,6 +41,8 @@ from ardm.orders import Shape
 GREY_IN_COLOUR = np.array([[[False, True, True]]])
 """The hidden channels of a grey image in a model of colour."""
 CONSTANT = 4
+NO_ALPHA = 7
+EQUAL_CHANNELS = 8
 
 Plane = UInt8[np.ndarray, "H W"]
 
@@ -69,6 +74,9 @@ class ImageLayout:
         pixels, mode = pixels_of(content), content.fields.mode
         side = encode_alpha(pixels[:, :, -1]) if mode.endswith("A") else b""
         colours = pixels[:, :, : len(mode.removesuffix("A"))]
+        if colours.shape[2] == 3 and (colours == colours[:, :, :1]).all():
+            side = bytes([EQUAL_CHANNELS | (side[0] if side else NO_ALPHA)]) + side[1:]
+            colours = colours[:, :, :1]
         return Laid(canvases=self._canvases(colours), side=side)
 
     def _canvases(self, colours: UInt8[np.ndarray, "H W C"]) -> list[Canvas]:
@@ -82,29 +90,37 @@ class ImageLayout:
     def sizes(self, fields: Fields, side: bytes) -> list[Shape]:
         """One canvas, or three for a colour image and a grey model."""
         assert isinstance(fields, ImageFields)
-        if bool(side) != fields.mode.endswith("A"):
-            raise DamagedError("images have side bytes if they have alpha")
-        num_canvases = 3 if self._num_channels == 1 and fields.mode.startswith("RGB") else 1
+        num_canvases = 3 if self._num_channels == 1 and not _is_grey(fields, side) else 1
         return [(fields.height, fields.width, self._num_channels)] * num_canvases
 
     def blank(self, fields: Fields, side: bytes) -> list[Canvas]:
         """Zeros, with the same channels hidden."""
         assert isinstance(fields, ImageFields)
-        hidden = GREY_IN_COLOUR if self._num_channels == 3 and fields.mode.startswith("L") else None
+        hidden = GREY_IN_COLOUR if self._num_channels == 3 and _is_grey(fields, side) else None
         return [Canvas(values=np.zeros(size, np.uint8), hidden=hidden) for size in self.sizes(fields, side)]
 
     def raw(self, fields: Fields, side: bytes, canvases: Sequence[Canvas]) -> bytes:
         """The pixels row by row."""
         assert isinstance(fields, ImageFields)
         colours = np.concatenate([canvas.values for canvas in canvases], axis=2)
-        if fields.mode.startswith("L"):
-            colours = colours[:, :, :1]
+        if _is_grey(fields, side):
+            colours = np.repeat(colours[:, :, :1], 3 if fields.mode.startswith("RGB") else 1, axis=2)
         elif self._num_channels == 1:
             colours = _from_differences(colours)
         if fields.mode.endswith("A"):
             alpha = decode_alpha(side, fields.height, fields.width)
             colours = np.concatenate((colours, alpha[:, :, None]), axis=2)
         return colours.tobytes()
+
+
+def _is_grey(fields: ImageFields, side: bytes) -> bool:
+    """Whether an image lies on canvases as grey does; a DamagedError for side bytes that no image of its mode has."""
+    first, is_rgb = side[0] if side else NO_ALPHA, fields.mode.startswith("RGB")
+    equal_channels, has_alpha = bool(first & EQUAL_CHANNELS), first & ~EQUAL_CHANNELS != NO_ALPHA
+    fits = has_alpha == fields.mode.endswith("A") and (has_alpha or len(side) == equal_channels)
+    if not fits or (equal_channels and not is_rgb):
+        raise DamagedError(f"its side bytes are none of an image of mode {fields.mode}")
+    return equal_channels or not is_rgb
 
 
 def image_file(content: Content) -> bytes:
@@ -136,7 +152,7 @@ def encode_alpha(alpha: Plane) -> bytes:
 
 def decode_alpha(side: bytes, height: int, width: int) -> Plane:
     """The alpha plane that side bytes hold."""
-    form, data = side[0], side[1:]
+    form, data = side[0] & ~EQUAL_CHANNELS, side[1:]
     if form > CONSTANT or (form == CONSTANT and len(data) != 1):
         raise DamagedError(f"its alpha has a form without meaning: {form}")
     if form == CONSTANT:

@@ -1,0 +1,123 @@
+"""Short files: golden bytes, when they are written, and what is refused."""
+
+import random
+
+import numpy as np
+import pytest
+
+import ardm
+from ardm.compression import modelled
+from ardm.compression.modelled import ContentCodec, ModelsAtHand
+from ardm.container.describe import describe_file
+from ardm.container.entries import Limits
+from ardm.container.short import Short, is_short, read_short, write_short
+from ardm.container.single import is_single
+from ardm.data.audio import wav_file
+from ardm.errors import DamagedError, TooLargeError, UnknownModelError
+from golden.make import drawn_value
+from test_mutations import mutations
+from tiny_exact import SAMPLE_RATE, tiny_exact
+
+SHORT = Short(model=b"\x00\x11", payload=b"payload")
+GOLDEN = "ac00117061796c6f6164b93f"
+"""Version 1; the same stands in docs/format.md."""
+NUM_MUTATED = 20_000
+
+
+@pytest.fixture(autouse=True)
+def _always_coded(monkeypatch):
+    monkeypatch.setattr(modelled, "or_raw", lambda entry, *_: entry)
+
+
+def own_value(kind: str) -> str | bytes | np.ndarray:
+    """A value of exactly the model's shape."""
+    trained = tiny_exact(kind)
+    value = drawn_value(kind, trained)
+    return value if kind in ("colour", "grey") else value[: trained.model.num_variables]
+
+
+class TestBytes:
+    def test_golden(self):
+        assert write_short(SHORT).hex() == GOLDEN
+        assert read_short(bytes.fromhex(GOLDEN)) == SHORT
+
+    def test_five_bytes_besides_the_payload(self):
+        assert len(write_short(SHORT)) == len(SHORT.payload) + 5
+
+    def test_is_told_from_single_files(self):
+        assert is_short(write_short(SHORT))
+        assert not is_single(write_short(SHORT))
+
+    @pytest.mark.parametrize("length", range(12))
+    def test_cut(self, length):
+        with pytest.raises(DamagedError):
+            read_short(bytes.fromhex(GOLDEN)[:length])
+
+    def test_an_empty_payload_is_refused(self):
+        with pytest.raises(ValueError, match="empty"):
+            Short(model=b"ab", payload=b"")
+
+    def test_mutated(self):
+        files = {write_short(s): s for s in (SHORT, Short(model=b"ab", payload=random.Random(1).randbytes(300)))}
+        for data in mutations(list(files), NUM_MUTATED, seed=1):
+            try:
+                short = read_short(data)
+            except DamagedError:
+                assert data not in files
+            else:
+                assert short == files.get(data)
+
+
+class TestModels:
+    @pytest.mark.parametrize("kind", ["colour", "grey", "sound", "text", "bytes"])
+    def test_items_of_the_models_own_shape_are_short(self, kind):
+        value = own_value(kind)
+        data = ardm.compress(tiny_exact(kind), value)
+        assert is_short(data)
+        np.testing.assert_array_equal(ardm.decompress(data, tiny_exact(kind)), value)
+
+    def test_other_items_are_not(self):
+        pixels = own_value("colour")
+        grey = np.ascontiguousarray(pixels[:, :, 0])
+        for value in (pixels[:-1], np.concatenate((pixels, pixels[:, :, :1]), axis=2), grey):
+            assert is_single(ardm.compress(tiny_exact("colour"), value))
+        text = own_value("text")
+        for value in (text[:-1], text + " ", text[:-1] + "Ä"):
+            assert is_single(ardm.compress(tiny_exact("text"), value))
+
+    def test_other_options_are_not(self):
+        assert is_single(ardm.compress(tiny_exact("text"), own_value("text"), order="reverse"))
+        assert is_single(ardm.compress(tiny_exact("text"), own_value("text"), calls=5))
+
+    def test_another_sample_rate_is_not(self, tmp_path):
+        path = tmp_path / "x.wav"
+        for rate, short in ((SAMPLE_RATE, True), (SAMPLE_RATE + 1, False)):
+            path.write_bytes(wav_file(own_value("sound")[:, None], rate))
+            assert is_short(ardm.compress(tiny_exact("sound"), path)) == short
+
+    def test_the_model_is_named(self):
+        data = ardm.compress(tiny_exact("text"), own_value("text"))
+        start = tiny_exact("text").exact.identity[:2].hex()
+        for model in (None, tiny_exact("grey")):
+            with pytest.raises(UnknownModelError, match=f"model {start}, which is not at hand"):
+                ardm.decompress(data, model)
+
+    def test_limits(self):
+        data = ardm.compress(tiny_exact("grey"), own_value("grey"))
+        with pytest.raises(TooLargeError):
+            ardm.decompress(data, tiny_exact("grey"), limits=Limits(content_bytes=10))
+
+    def test_info(self):
+        facts = describe_file(ardm.compress(tiny_exact("grey"), own_value("grey")))
+        assert facts["format"] == "short compressed file, version 1"
+        assert facts["model"] == tiny_exact("grey").exact.identity[:2].hex()
+
+    def test_damage_behind_the_check_is_found(self):
+        codec = ContentCodec(tiny_exact("text"))
+        models, value = ModelsAtHand([codec]), own_value("text")
+        short = read_short(ardm.compress(tiny_exact("text"), value))
+        for payload in mutations([short.payload], 300, seed=2):
+            if payload and payload != short.payload:
+                with pytest.raises(DamagedError):
+                    ardm.decompress(write_short(Short(model=short.model, payload=payload)), tiny_exact("text"))
+        assert models.entry_of(write_short(short)) == codec.own_entry(short.payload)
