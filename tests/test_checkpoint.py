@@ -13,7 +13,7 @@ from ardm.checkpoint import (
     write_tensors,
 )
 from ardm.config import RunConfig
-from ardm.errors import CheckpointError, UsageError
+from ardm.errors import ArdmError, CheckpointError, UsageError
 from ardm.files import check_writable, locked, written_whole
 from ardm.objective import Profile
 from ardm.presets import PRESETS
@@ -232,3 +232,32 @@ def test_other_versions_are_refused(saved, version, monkeypatch):
     monkeypatch.undo()
     with pytest.raises(CheckpointError, match=f"has format version {version} where 1 is expected"):
         load_model(path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "problem"),
+    [
+        ("sound", {"sample_rate": None}, "sample rate"),
+        ("sound", {"sample_rate": 0}, "sample rate"),
+        ("grey", {"sample_rate": 8000}, "sample rate"),
+        ("grey", {"num_classes": 255}, "255 classes, and images have 256"),
+        ("bytes", {"alphabet": "abc"}, "alphabet"),
+        ("text", {"alphabet": None}, "alphabet"),
+        ("text", {"alphabet": 5}, "alphabet"),
+        ("text", {"alphabet": "ab\ud800"}, "surrogates"),
+    ],
+)
+def test_facts_that_contradict_the_medium_are_refused(tmp_path, kind, changes, problem):
+    save_model(tmp_path / MODEL_FILE, tiny_exact(kind))
+    tensors, description = read_tensors(tmp_path / MODEL_FILE, "exact model")
+    write_tensors(tmp_path / MODEL_FILE, tensors, description | changes)
+    with pytest.raises(ArdmError, match=problem):
+        load_model(tmp_path / MODEL_FILE)
+
+
+def test_schedules_of_another_size_are_refused(exact):
+    _, description, load = exact
+    description["coding"]["schedules"] = [{"starts": [[0, 5]], "num_steps": 17}]
+    description["coding"]["default"] = 0
+    with pytest.raises(CheckpointError, match="1 stage.s. of 16 variables"):
+        load()

@@ -91,15 +91,15 @@ def test_operations_agree_with_the_reference_on_extreme_integers(name, generator
         *(
             (
                 o.product(x, weight),
-                o.norm(stream, 3e4, 2047),
-                o.norm(torch.zeros_like(stream), 3e4, 2047),
+                o.norm(stream, number(3e4), 2047),
+                o.norm(torch.zeros_like(stream), number(3e4), 2047),
                 o.depthwise(image, taps, scale),
                 *(o.depthwise(x, kernel, scale) for x in (image, larger, larger[:, :1]) for kernel in kernels),
                 o.rescale(sums, scale, -127),
                 o.rescale(sums, scale, 0),
                 o.rescale_squared(sums, scale),
                 o.add_rescaled(stream.clone(), sums, scale * 100),
-                o.rotate(integers_to_words(heads[0]), *angles, 1e-3),
+                o.rotate(integers_to_words(heads[0]), *angles, number(1e-3)),
                 o.attend(*heads, table, torch.tensor(0.01), torch.rand(2, 8, dtype=torch.float64).fill_(0.7)),
                 o.embed(torch.tensor([[0, 2], [1, 1]]), stream[:6].view(2, 3, 40)),
                 o.head(
@@ -115,6 +115,10 @@ def test_operations_agree_with_the_reference_on_extreme_integers(name, generator
         strict=True,
     ):
         assert torch.equal(*results)
+
+
+def number(value: float) -> torch.Tensor:
+    return torch.tensor(value, dtype=torch.float64)
 
 
 def integers_to_words(x: torch.Tensor) -> torch.Tensor:

@@ -6,6 +6,7 @@ checks.
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 
 import ardm
 from ardm.codec.plan import CodingPlan
-from ardm.config import RunConfig, TextData
+from ardm.config import AudioData, DataConfig, RunConfig, TextData
 from ardm.data.alphabet import Alphabet
 from ardm.errors import CheckpointError
 from ardm.exact.bounds import check_bounds
@@ -30,6 +31,8 @@ from ardm.orders import Shape
 
 FORMAT_VERSION = 1
 MODEL_FILE = "model.safetensors"
+NUM_CLASSES = {"images": 256, "sound": 2**16}
+"""Of media that have no alphabet."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +105,7 @@ def load_model(path: Path | str, device: torch.device | str = "cpu") -> TrainedM
         is_text = isinstance(config.data, TextData)
         alphabet = Alphabet(characters=description["alphabet"]) if is_text else None
         num_classes = description["num_classes"] if alphabet is None else alphabet.num_classes
+        _check_medium(config.data, description)
         is_exact = description["kind"] == "exact model"
         exact = _load_exact(config, alphabet or num_classes, tensors, description, device) if is_exact else None
         if exact is None:
@@ -122,6 +126,20 @@ def load_model(path: Path | str, device: torch.device | str = "cpu") -> TrainedM
     except (KeyError, TypeError, RuntimeError, ValueError, OverflowError) as error:
         reason = str(error).splitlines()[0]
         raise CheckpointError(f"{path} does not describe a model this version can build: {reason}") from error
+
+
+def _check_medium(data: DataConfig, description: dict[str, Any]) -> None:
+    """An error unless classes, alphabet and sample rate are those of a medium; nothing in a file is trusted."""
+    alphabet, rate = description.get("alphabet"), description.get("sample_rate")
+    has_alphabet = isinstance(data, TextData) and data.kind != "bytes"
+    if isinstance(alphabet, str) != has_alphabet or not (alphabet is None or isinstance(alphabet, str)):
+        raise ValueError(f"its alphabet does not fit data of kind {data.kind}")
+    if (isinstance(rate, int) and rate > 0) != isinstance(data, AudioData):
+        raise ValueError(f"its sample rate does not fit data of kind {data.kind}")
+    if data.medium in NUM_CLASSES and description["num_classes"] != NUM_CLASSES[data.medium]:
+        raise ValueError(
+            f"it has {description['num_classes']} classes, and {data.medium} have {NUM_CLASSES[data.medium]}"
+        )
 
 
 def _load_weights(config: RunConfig, num_classes: int, tensors: dict[str, Tensor]) -> ARDM:
@@ -174,6 +192,7 @@ def _load_exact(
     network = ExactNetwork(core.to(device), OutputUnits.of(parametrization), test)
     network.operations(torch.zeros(1, device=device).device)  # a machine that computes wrongly fails here
     coding = _load_coding(description["coding"])
+    coding.check(parametrization.depth.num_stages, math.prod(config.data.shape))
     rate = description.get("sample_rate")
     return exact_part(description["config"], config.data.shape, classes, rate, network, coding)
 

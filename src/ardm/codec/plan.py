@@ -27,6 +27,12 @@ class CodingPlan:
         if not 0 <= self.default < len(calls):
             raise ValueError(f"the default must be one of {len(calls)} schedules, got {self.default}")
 
+    def check(self, num_stages: int, num_variables: int) -> None:
+        """A ValueError unless the schedules are of so many stages and variables."""
+        for s in self.schedules:
+            if (s.num_stages, s.first_step, s.num_steps) != (num_stages, 0, num_variables):
+                raise ValueError(f"a schedule is not of {num_stages} stage(s) of {num_variables} variables")
+
     def schedule_for(self, num_calls: int) -> int:
         """The number of the richest schedule within a budget of calls."""
         calls = [schedule.num_calls for schedule in self.schedules]

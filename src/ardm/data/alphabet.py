@@ -24,6 +24,8 @@ class Alphabet:
             raise DataError("an alphabet needs at least one character")
         if self.characters is not None and len(set(self.characters)) != len(self.characters):
             raise DataError("an alphabet may hold each character once")
+        if self.characters is not None and any("\ud800" <= c <= "\udfff" for c in self.characters):
+            raise DataError("an alphabet holds no surrogates")
 
     @property
     def num_classes(self) -> int:

@@ -41,7 +41,7 @@ class ExactNorm(ExactLayer):
 
     def forward(self, x: Int32[Tensor, "*N C"], ops: Operations) -> Int16[Tensor, "*N C"]:
         """The normalised rows."""
-        return ops.norm(x.reshape(-1, self.width), float(self.gain), self.limit).view(x.shape)
+        return ops.norm(x.reshape(-1, self.width), self.gain, self.limit).view(x.shape)
 
     def check_bounds(self, name: str) -> None:
         """The sum of squares must fit int64."""

@@ -106,7 +106,7 @@ class ExactAttention(ExactLayer):
         """The stream with the attention's output added; x may be overwritten."""
         rows = self.norm(x, ops).to(torch.int8).flatten(0, 1)
         heads = (*x.shape[:2], -1, self.head_width)
-        sides = zip((self.query, self.key), (self.query_norm, self.key_norm), self.turn_scale.tolist(), strict=True)
+        sides = zip((self.query, self.key), (self.query_norm, self.key_norm), self.turn_scale, strict=True)
         query, key = (
             rotation(norm(self._stream(product, rows, ops).view(heads), ops), scale, ops)
             for product, norm, scale in sides
@@ -141,7 +141,9 @@ class ExactRotation(ExactLayer):
         steps = torch.arange(SCORES_PER_NAT * 9 + 1, dtype=torch.float64) / SCORES_PER_NAT
         self.register_buffer("exponential", (EXPONENTIAL_ONE * (-steps).exp()).round().int())
 
-    def forward(self, x: Int16[Tensor, "B D H C"], scale: float, ops: Operations) -> Int8[Tensor, "B D H C"]:
+    def forward(
+        self, x: Int16[Tensor, "B D H C"], scale: Float64[Tensor, ""], ops: Operations
+    ) -> Int8[Tensor, "B D H C"]:
         """x turned by the angles of its positions, as bytes."""
         return ops.rotate(x, self.cos[: x.shape[1]], self.sin[: x.shape[1]], scale)
 
