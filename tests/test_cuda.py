@@ -1,12 +1,15 @@
-"""What only a GPU can show: a compiled bfloat16 run resumes to the bit, and agrees with the CPU."""
+"""What only a GPU can show: compiled bfloat16 runs resume to the bit and agree with the CPU; files decode there."""
 
 from pathlib import Path
 
 import pytest
 import torch
 
+import ardm
+from ardm.checkpoint import load_model
 from ardm.config import DepthConfig, RunConfig
 from ardm.data.corpus import Corpus
+from ardm.exact.network import FORCED_OPERATIONS
 from ardm.likelihood import exact_bits
 from ardm.orders import random_stage_orders
 from ardm.runtime import Runtime
@@ -15,6 +18,8 @@ from ardm.schedule import uniform_schedule
 from ardm.state import restore_state
 from ardm.train import run_training
 from ardm.trainer import Trainer
+from golden.make import digest
+from test_golden import FILES, digests, model_of
 from test_train import assert_same_state, metrics
 from tiny import random_images, random_sounds, tiny_audio_config, tiny_config, tiny_corpus, tiny_image_config
 
@@ -61,3 +66,19 @@ def test_bits_agree_with_the_cpu(tmp_path, generator, kind):
     assert drawn.shape == x.shape
     on_cpu = exact_bits(model.cpu(), x.cpu(), orders, schedule)
     torch.testing.assert_close(on_cuda.cpu(), on_cpu, rtol=1e-4, atol=1e-3)
+
+
+WAYS = ["compiled", "int8", "float32", "float64"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("version", "name"), FILES, ids=[f"{version.name} {name}" for version, name in FILES])
+def test_golden_files_of_a_cpu_decode_on_cuda_and_back(version, name, way, monkeypatch):
+    monkeypatch.setenv(FORCED_OPERATIONS, way)
+    on_cuda = load_model(model_of(version, name), "cuda")
+    value = ardm.decompress((version / name).read_bytes(), on_cuda)
+    assert digest(value) == digests(version)[name]
+    written = [ardm.compress(on_cuda, value, batch_size=size) for size in (1, 64)]
+    monkeypatch.delenv(FORCED_OPERATIONS)
+    on_cpu = load_model(model_of(version, name), "cpu")
+    assert written == [ardm.compress(on_cpu, value)] * 2

@@ -18,7 +18,7 @@ from golden.make import digest
 
 GOLDEN = Path(__file__).parent / "golden"
 VERSIONS = sorted(path for path in GOLDEN.iterdir() if (path / "digests.json").exists())
-FILES = [(version, name) for version in VERSIONS for name in json.loads((version / "digests.json").read_text())]
+FILES = [(version, path.name) for version in VERSIONS for path in sorted(version.glob("*.ardm"))]
 SETTINGS = {
     "native, 2 threads": {"OMP_NUM_THREADS": "2"},
     "AVX2": {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2", "NUMBA_CPU_NAME": "haswell"},
@@ -29,11 +29,21 @@ SETTINGS = {
 }
 
 
+def digests(version: Path) -> dict[str, str]:
+    """What each golden file restores to."""
+    return json.loads((version / "digests.json").read_text())
+
+
+def model_of(version: Path, name: str) -> Path:
+    """The model that a golden file was made with."""
+    return version / f"{name.removesuffix('.ardm').removesuffix('-short')}.model"
+
+
 def check(version: Path, name: str, batch_size: int | None = None) -> None:
     """Restore a golden file, and compress what it restores to the same bytes again, unless they are shorter now."""
-    data, model = (version / name).read_bytes(), version / f"{name.removesuffix('.ardm').removesuffix('-short')}.model"
+    data, model = (version / name).read_bytes(), model_of(version, name)
     value = ardm.decompress(data, model, batch_size=batch_size)
-    assert digest(value) == json.loads((version / "digests.json").read_text())[name]
+    assert digest(value) == digests(version)[name]
     again = ardm.compress(model, value, batch_size=batch_size)
     assert again == data or (is_short(again) and not is_short(data))
 
