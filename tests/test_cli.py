@@ -224,7 +224,15 @@ def test_report_makes_tables(run, capsys):
     shown = output(capsys, arguments)
     assert "| raster | " in shown
     assert "| 4 | " in shown
-    assert "planned, random order" in shown
+    assert "| calls | planned, random order | cosine, random order | uniform, random order | planned, raster" in shown
+
+
+def test_report_makes_the_columns_that_are_asked_for(run, capsys):
+    arguments = ["report", "calls", str(run / "run"), str(run / "text.txt"), "--calls", "4", "--items", "1"]
+    shown = output(capsys, [*arguments, "--schedules", "uniform", "--planned-in", "halton", "--orders", "reverse"])
+    assert "| calls | uniform, random order | planned, halton order |" in shown
+    assert "| reverse | " in shown
+    assert "raster" not in shown
 
 
 def test_info_describes_the_model(run, capsys):

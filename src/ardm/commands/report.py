@@ -35,6 +35,10 @@ class Report:
     sound."""
     orders: tuple[NamedOrder, ...] | None = None
     """Orders to score exactly, one variable a call; by default all for text, three for images and none for sound."""
+    schedules: tuple[Literal["planned", "cosine", "uniform"], ...] = ("planned", "cosine", "uniform")
+    """Schedules to compare in random orders."""
+    planned_in: tuple[NamedOrder, ...] = ("raster", "spaced", "halton")
+    """Orders in which planned schedules are scored exactly."""
     split: Literal["train", "valid", "test", "all"] | None = None
     items: int = 200
     """Items to score, spread over the split."""
@@ -67,7 +71,8 @@ class Report:
             raise UsageError(f"--calls must be at least {model.num_stages}, one for each stage; got {min(calls)}")
         budgets = [min(c, model.num_stages * model.num_variables) for c in calls]
         orders = medium.orders if self.orders is None else self.orders
-        total = len(items) * (len(orders) * model.num_stages * model.num_variables + 6 * sum(budgets))
+        columns = len(self.schedules) + len(self.planned_in)
+        total = len(items) * (len(orders) * model.num_stages * model.num_variables + columns * sum(budgets))
         with progress("calls", total) as advance, autocast():
             report = CallsReport(
                 model=model,
@@ -77,7 +82,8 @@ class Report:
                 seed=self.seed,
                 advance=advance,
             )
-            singles, rows = report.orders(orders), report.budgets(sorted(set(budgets), reverse=True))
+            singles = report.orders(orders)
+            rows = report.budgets(sorted(set(budgets), reverse=True), self.schedules, self.planned_in)
         if self.json:
             tables = {"data": title, "orders": [r.to_dict() for r in singles], "budgets": [r.to_dict() for r in rows]}
             write_output(self.output, to_json(tables))

@@ -48,13 +48,13 @@ class CallsReport:
         rows = [Row(order="random", schedule="one a call", calls=full.num_calls, estimate=result)]
         return rows + [self.exact(name, "one a call", full) for name in names]
 
-    def budgets(self, budgets: Sequence[int]) -> list[Row]:
-        """For each budget: planned, cosine and uniform schedules in random orders; planned in fixed orders."""
+    def budgets(self, budgets: Sequence[int], names: Sequence[str], planned_in: Sequence[str]) -> list[Row]:
+        """For each budget: the named schedules in random orders, and the planned one in fixed orders."""
         rows = []
         for num_calls in budgets:
             schedules = self.schedules(num_calls)
-            rows += [self.random(name, schedule) for name, schedule in schedules.items()]
-            rows += [self.exact(order, "planned", schedules["planned"]) for order in ("raster", "spaced", "halton")]
+            rows += [self.random(name, schedules[name]) for name in names]
+            rows += [self.exact(order, "planned", schedules["planned"]) for order in planned_in]
         return rows
 
     def schedules(self, num_calls: int) -> dict[str, Schedule]:
