@@ -25,6 +25,9 @@ NamedOrder = Literal["raster", "reverse", "spaced", "halton", "pseudorandom"]
 OrderName = Literal["random", "raster", "reverse", "spaced", "halton", "pseudorandom"]
 OutputPath = Annotated[Path | None, tyro.conf.arg(aliases=["-o"])]
 
+PUBLISHED = ("text8", "cifar10", "sc09")
+"""Data sets with a test split of their own."""
+
 
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
@@ -108,7 +111,8 @@ def items_to_score(
 ) -> "tuple[np.ndarray, str]":
     """Items to score, spread evenly over a split, and a title that says which they are.
 
-    Without a split: the test split of the data that the model was trained on, and all of any other.
+    Without a split: the test split of a published data set or of the data that the model was trained on, and all of any
+    other.
     """
     import numpy as np
 
@@ -116,7 +120,8 @@ def items_to_score(
 
     corpus = medium_of(trained).corpus(path)
     if split is None:
-        split = "test" if corpus.fingerprint == trained.data_fingerprint else "all"
+        is_published = trained.config.data.kind in PUBLISHED
+        split = "test" if is_published or corpus.fingerprint == trained.data_fingerprint else "all"
     items = corpus.items(split, trained.model.shape)
     count = len(items) if limit is None else min(limit, len(items))
     chosen = items[np.arange(count) * len(items) // count]

@@ -48,7 +48,7 @@ class Evaluate:
     schedule: ScheduleName = "planned"
     """How --calls are spread over the steps. A plan suits random and spread-out orders; raster groups cost more."""
     split: Literal["train", "valid", "test", "all"] | None = None
-    """By default the test split of the data the model was trained on, and all of any other."""
+    """By default the test split of a published set or of the data the model was trained on, and all of any other."""
     items: int | None = 1000
     """Items to score, spread over the split (None for all)."""
     passes: int = 1

@@ -9,6 +9,7 @@ import tyro
 from ardm.commands.common import (
     NamedOrder,
     OutputPath,
+    ScheduleName,
     items_to_score,
     load,
     planning_losses,
@@ -35,7 +36,7 @@ class Report:
     sound."""
     orders: tuple[NamedOrder, ...] | None = None
     """Orders to score exactly, one variable a call; by default all for text, three for images and none for sound."""
-    schedules: tuple[Literal["planned", "cosine", "uniform"], ...] = ("planned", "cosine", "uniform")
+    schedules: tuple[ScheduleName, ...] = ("planned", "cosine", "uniform")
     """Schedules to compare in random orders."""
     planned_in: tuple[NamedOrder, ...] = ("raster", "spaced", "halton")
     """Orders in which planned schedules are scored exactly."""
