@@ -387,3 +387,22 @@ def test_bad_input_gets_one_clear_line(run, capsys, tmp_path, monkeypatch):
 def test_debug_shows_the_traceback(run):
     with pytest.raises(ValueError, match="there is no model"):
         main(["sample", "nowhere", "--debug"])
+
+
+def test_a_run_that_was_stopped_early_says_why_it_cannot_plan(run, capsys, tmp_path):
+    flags = [
+        "--data",
+        str(run / "text.txt"),
+        "--out",
+        str(tmp_path / "run"),
+        "--base",
+        "3",
+        "--minutes",
+        "1e-9",
+        *SMALL,
+    ]
+    output(capsys, ["train", "text", *flags])
+    status, error = fails(capsys, ["plan", str(tmp_path / "run"), "--calls", "8"])
+    assert status == 2
+    assert "stopped before its losses were measured" in error
+    assert output(capsys, ["sample", str(tmp_path / "run"), "--calls", "8", "--schedule", "cosine"])

@@ -126,10 +126,7 @@ def test_plan_info_and_report(run, capsys):
         (["sample", "run", "-o", "s.wav", "--size", "1x1"], "a duration in seconds"),
         (["sample", "run", "-o", "s.wav", "--size", "99999"], "too many for one item"),
         (["infill", "run", "sound.wav", "-o", "s.wav"], "say what to fill with --mask START:STOP"),
-        (
-            ["infill", "run", "sound.wav", "-o", "s.wav", "--mask", "1:0.5"],
-            "does not lie within the clip's 1.2 seconds",
-        ),
+        (["infill", "run", "sound.wav", "-o", "s.wav", "--mask", "1:0.5"], "--mask 1:0.5 ends before it begins"),
         (["infill", "run", "sound.wav", "-o", "s.wav", "--mask", "1:3"], "does not lie within the clip's 1.2 seconds"),
         (["infill", "run", "sound.wav", "-o", "s.wav", "--mask", "all"], "must be ranges of time in seconds"),
         (["infill", "run", "fast.wav", "-o", "s.wav", "--mask", "0:0.1"], "has 8000 samples a second"),

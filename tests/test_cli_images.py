@@ -182,7 +182,7 @@ def test_bad_usage(run, capsys, tmp_path, monkeypatch, arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["eval", "run", "tiny.png"], "no image of the all split is as large as 6 x 8"),
+        (["eval", "run", "tiny.png"], "no image is as large as 6 x 8"),
         (["eval", "grey-run", "image.png"], "is in colour, and this model is for grey images"),
         (["eval", "run", "text.txt"], "cannot be read as an image"),
         (["eval", "run", "none"], "there is no folder none"),

@@ -87,9 +87,19 @@ def planning_losses(trained: "TrainedModel") -> Any:
     """The model's profile made monotone for planning, and stretched to the size of its items."""
     from ardm.profiles import monotone, stretch
 
+    bits, counts = measured_losses(trained)
+    return stretch(monotone(bits, counts, method="smooth"), trained.model.num_variables)
+
+
+def measured_losses(trained: "TrainedModel") -> "tuple[np.ndarray, np.ndarray]":
+    """The model's profile and the observations behind it; a usage error where a stage has none."""
     profile = trained.profile
-    losses = monotone(profile.bits.cpu().numpy(), profile.counts.cpu().numpy(), method="smooth")
-    return stretch(losses, trained.model.num_variables)
+    if not profile.counts.any(dim=1).all():
+        raise UsageError(
+            "nothing to plan from: this run was stopped before its losses were measured; "
+            "go on with `ardm train --resume`, or choose --schedule cosine or uniform"
+        )
+    return profile.bits.cpu().numpy(), profile.counts.cpu().numpy()
 
 
 def make_orders(

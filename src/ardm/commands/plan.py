@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from ardm.commands.common import OutputPath, load, require_positive
+from ardm.commands.common import OutputPath, load, measured_losses, require_positive
 from ardm.errors import DataError, UsageError
 from ardm.output import to_json
 
@@ -60,7 +60,7 @@ class Plan:
         if self.source.suffix.lower() in {".npy", ".json"}:
             return read_profile(self.source), None
         trained, *_ = load(self.source, "cpu")
-        return trained.profile.bits.numpy(), trained.profile.counts.numpy()
+        return measured_losses(trained)
 
 
 def describe(result: "SchedulePlan") -> dict[str, Any]:

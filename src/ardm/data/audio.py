@@ -249,6 +249,8 @@ def read_recording(path: Path) -> Recording:
         content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror})") from None
+    if not content:
+        raise DataError(f"{path} is empty")
     if content[:4] == b"RIFF" and content[8:12] == b"WAVE":
         return _read_wav(content, path)
     if content[:4] == b"fLaC":

@@ -86,7 +86,8 @@ class ImageCorpus:
         tiles = [tile for image in self.split(name) for tile in _tiles(image, shape)]
         if not tiles:
             raise DataError(
-                f"{self.title}: no image of the {name} split is as large as {shape[0]} x {shape[1]}; "
+                f"{self.title}: no image{'' if name == 'all' else f' of the {name} split'} is as large as "
+                f"{shape[0]} x {shape[1]}; "
                 "use larger images, or train with a smaller --size"
             )
         return np.stack(tiles).reshape(len(tiles), -1)

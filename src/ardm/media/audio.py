@@ -113,7 +113,9 @@ def time_ranges(mask: str, num_samples: int, rate: int) -> Bool[np.ndarray, "T"]
     gaps = np.zeros(num_samples, bool)
     for part in mask.split(","):
         start, stop = (round(float(seconds) * rate) for seconds in part.split(":"))
-        if not start <= stop <= num_samples:
+        if start > stop:
+            raise UsageError(f"--mask {part} ends before it begins")
+        if stop > num_samples:
             raise UsageError(f"--mask {part} does not lie within the clip's {num_samples / rate:g} seconds")
         if start == stop:
             raise UsageError(f"--mask {part} holds no sample; they are {1 / rate:g} seconds apart, widen it")

@@ -56,7 +56,7 @@ class ImageMedium:
         shape = self._checked(pixels.shape, str(path))
         gaps = read_gaps(path, mask, shape[0], shape[1])
         if not gaps.any():
-            raise UsageError("nothing to fill: the mask is black throughout; white pixels are filled")
+            raise UsageError("nothing to fill: no pixel of the mask is white; white pixels are filled")
         known = ~np.broadcast_to(gaps[:, :, None], shape).ravel()
         values = np.where(known, pixels.ravel(), 0).astype(np.int64)
         return GappedItem(values=values, known=known, shape=shape, length=len(values))
