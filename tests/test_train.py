@@ -19,7 +19,7 @@ from ardm.data.text import TextSampler
 from ardm.errors import ArdmError, CheckpointError
 from ardm.runtime import Runtime
 from ardm.state import STATE_FILE, restore_state, save_state
-from ardm.train import run_training
+from ardm.train import final_passes, run_training
 from ardm.trainer import Trainer
 from tiny import (
     TEXT,
@@ -99,11 +99,21 @@ def test_a_run_stopped_while_it_measures_is_saved_and_goes_on(tmp_path):
     trainer = Trainer(tiny_config(), corpus, CPU)
     measuring: list[int] = []
     run_training(trainer, folder, stop=lambda: bool(measuring), on_profile=measuring.append)
-    assert (trainer.step, trainer.finished, measuring) == (12, False, [64])
+    assert (trainer.step, trainer.finished, measuring) == (12, False, [final_passes(trainer) * trainer.num_eval_items])
     assert load_model(folder).step == 12
     assert train(tiny_config(), corpus, folder, resume=True).finished
     train(tiny_config(), corpus, tmp_path / "whole")
     assert_same_state(tmp_path / "whole", folder)
+
+
+def test_the_profile_takes_a_tenth_of_the_training(tmp_path):
+    config, corpus = tiny_config(), tiny_corpus(tmp_path)
+    num_draws = []
+    for steps in (1, 18, 1000):
+        trainer = Trainer(replace(config, train=replace(config.train, steps=steps)), corpus, CPU)
+        num_draws.append(final_passes(trainer) * trainer.num_eval_items)
+    assert num_draws[0] == 8 * trainer.num_eval_items
+    assert num_draws[0] <= num_draws[1] <= num_draws[2] == 4 * 16
 
 
 def test_another_seed_gives_another_run(tmp_path):

@@ -76,10 +76,11 @@ class Stopped(Exception):
 
 
 def final_passes(trainer: Trainer) -> int:
-    """Passes over the held-out items for a profile to plan from."""
-    model = trainer.model
+    """Passes over the held-out items for a profile to plan from, in about a tenth of the training's time."""
+    model, config = trainer.model, trainer.config.train
     wanted = model.num_stages * min(OBSERVATIONS_A_STAGE, 4 * model.num_variables)
-    return max(FINAL_PASSES, -(-wanted // trainer.num_eval_items))
+    affordable = config.steps * config.batch_size // 3
+    return max(FINAL_PASSES, -(-min(wanted, affordable) // trainer.num_eval_items))
 
 
 def train_metrics(trainer: Trainer, metrics: dict[str, Tensor]) -> Metrics:
