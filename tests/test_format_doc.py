@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from ardm.checkpoint import TrainedModel, load_model
-from ardm.codec.coder import Decoder, Encoder
+from ardm.codec.coder import Encoder
 from ardm.codec.frequencies import log_scale_range, softmax_weights
 from ardm.codec.items import ItemCodec
 from ardm.codec.plan import order_of
+from ardm.codec.streams import Streams
 from ardm.codec.symbols import spelling_of
 from ardm.codec.tables import EXPONENTIAL, INVERSE_SCALE, LOGISTIC_TAIL
 from ardm.codec.windows import bundles
@@ -125,9 +126,9 @@ def test_coder():
         encoder.write(symbols[run], weights[run])
     payload = encoder.finish(4660)
     assert f"\n{payload.hex()}\n" in FORMAT
-    decoder = Decoder(payload, 24)
-    assert np.array_equal(decoder.read(weights[:8]), symbols[:8])
-    assert f"X = {decoder._last_number()} then" in FORMAT
+    streams = Streams([payload], [24])
+    assert np.array_equal(streams.read(weights[:8], np.array([[0, 8]]), np.array([0])), symbols[:8])
+    assert f"X = {streams._last_number(0)} then" in FORMAT
 
 
 class TestPayloads:

@@ -16,7 +16,6 @@ coded variables, item by item, by rising index, each as a 32-bit little-endian n
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from hashlib import blake2b
 
 import numpy as np
@@ -26,8 +25,8 @@ from torch import Tensor
 
 from ardm.codec.bundles import Coded, batches, in_turns, ranges
 from ardm.codec.calls import Caller, Context, Group, IntegerNetwork, Rows
-from ardm.codec.coder import CHECK_BITS, Decoder, Encoder
-from ardm.codec.frequencies import Weights
+from ardm.codec.coder import CHECK_BITS, Encoder
+from ardm.codec.streams import Streams
 from ardm.codec.symbols import Spelling, spelling_of
 from ardm.codec.tables import WEIGHT_BITS
 from ardm.errors import DamagedError
@@ -185,8 +184,8 @@ class ItemCodec:
             items = torch.arange(start, start + sum(own_sizes), device=known.device)
             context_here, bundles = context.of(items), ranges(own_sizes)
             batch = _Batch(self._caller, self._spelling, known[items], context_here, self._absorbing_value, bundles)
-            x[items] = batch.decode(payloads[first : first + len(own_sizes)], on_batch)
-            damaged |= {first + bundle: error for bundle, error in batch.damaged.items()}
+            x[items], damaged_here = batch.decode(payloads[first : first + len(own_sizes)], on_batch)
+            damaged |= {first + bundle: error for bundle, error in damaged_here.items()}
             first, start = first + len(own_sizes), start + sum(own_sizes)
         return x, damaged
 
@@ -248,7 +247,7 @@ class ItemCodec:
 class _Batch:
     """Items that are decoded together, each by its own plan: in every turn the next group of each, by one call.
 
-    The items of a bundle share a decoder; damage is numbered by bundle.
+    The items of a bundle share a stream.
     """
 
     def __init__(
@@ -260,41 +259,43 @@ class _Batch:
         absorbing_value: int,
         bundles: list[range],
     ) -> None:
-        self.damaged: dict[int, str] = {}
         self._caller, self._spelling = caller, spelling
         self._known, self._context, self._bundles = known, context, bundles
         self._values = torch.full_like(known, absorbing_value)
-        self._decoders: dict[int, Decoder] = {}
+        self._stream_of = np.arange(len(bundles)).repeat([len(items) for items in bundles])
 
-    def decode(self, payloads: Sequence[bytes], on_batch: OnBatch) -> Int[Tensor, "B D"]:
-        """The items; `damaged` tells which bundles are not to be trusted."""
+    def decode(self, payloads: Sequence[bytes], on_batch: OnBatch) -> tuple[Int[Tensor, "B D"], dict[int, str]]:
+        """The items, and what is wrong with bundles that are damaged."""
         plans = self._caller.plans(self._context)
-        for payload, items in zip(payloads, self._bundles, strict=True):
-            with self._noting_damage(items.start):
-                num_variables = sum(group.variables.size for item in items for group in plans[item])
-                decoder = Decoder(payload, num_variables * self._spelling.length)
-                self._decoders |= dict.fromkeys(items, decoder)
+        streams = Streams(payloads, [self._num_symbols(plans[items.start : items.stop]) for items in self._bundles])
         for turn in range(max(map(len, plans), default=0)):
-            groups = {item: plans[item][turn] for item in self._decoders if turn < len(plans[item])}
-            if groups:
-                self._decode_groups(groups)
-                on_batch(len(groups))
+            items = [
+                item
+                for item, stream in enumerate(self._stream_of.tolist())
+                if turn < len(plans[item]) and stream not in streams.damaged
+            ]
+            if items:
+                self._decode_groups(streams, items, [plans[item][turn] for item in items])
+                on_batch(len(items))
         x = torch.where(self._context.given, self._known, self._values).masked_fill(self._context.absent, 0)
-        self._compare_checks(x.cpu().numpy())
-        return x
+        self._compare_checks(streams, x.cpu().numpy())
+        return x, streams.damaged
 
-    def _decode_groups(self, groups: dict[int, Group]) -> None:
+    def _num_symbols(self, plans: Sequence[Sequence[Group]]) -> int:
+        return self._spelling.length * sum(group.variables.size for plan in plans for group in plan)
+
+    def _decode_groups(self, streams: Streams, items: Sequence[int], groups: Sequence[Group]) -> None:
         """Reveal one group of each of some items."""
-        items = self._caller.tensor(list(groups))
-        rows = self._call(items, list(groups.values()))
+        index = self._caller.tensor(items)
+        rows = self._call(index, groups)
+        bounds, stream_of = np.array(rows.bounds), self._stream_of[items]
         symbols = np.zeros((len(rows.parent), self._spelling.length), np.int64)
         for i in range(self._spelling.length):
             weights = self._spelling.weights(rows.outputs, rows.stage, rows.parent, symbols[:, :i])
-            for item, (begin, end) in zip(groups, rows.bounds, strict=True):
-                self._read(item, weights[begin:end], symbols[begin:end, i])
+            symbols[:, i] = streams.read(weights, bounds, stream_of)
         children = self._spelling.child(rows.stage, rows.parent, symbols)
         place, variable, child = map(self._caller.tensor, (rows.item, rows.variable, children))
-        self._values[items[place], variable] = child
+        self._values[index[place], variable] = child
 
     def _call(self, items: Int[Tensor, "B"], groups: Sequence[Group]) -> Rows:
         context = self._context.of(items)
@@ -303,30 +304,11 @@ class _Batch:
         inputs = torch.where(context.given, known, self._values[items])
         return self._caller.call(inputs, self._caller.mask(groups, context), groups)
 
-    def _read(self, item: int, weights: Weights, symbols: Int[np.ndarray, "G"]) -> None:
-        """Fill in the next symbols of an item that is not damaged so far."""
-        if item in self._decoders:
-            with self._noting_damage(item):
-                symbols[:] = self._decoders[item].read(weights)
-
-    def _compare_checks(self, x: Int[np.ndarray, "B D"]) -> None:
+    def _compare_checks(self, streams: Streams, x: Int[np.ndarray, "B D"]) -> None:
         coded = self._context.coded
-        for items in self._bundles:
-            with self._noting_damage(items.start):
-                decoder = self._decoders.get(items.start)
-                if decoder is not None and decoder.finish() != _check(x, coded, items):
-                    raise DamagedError("its values do not match their check")
-
-    @contextmanager
-    def _noting_damage(self, item: int) -> Iterator[None]:
-        """Damage ends the decoding of the item's bundle alone."""
-        try:
-            yield
-        except DamagedError as error:
-            bundle = next(place for place, items in enumerate(self._bundles) if item in items)
-            self.damaged[bundle] = str(error)
-            for other in self._bundles[bundle]:
-                self._decoders.pop(other, None)
+        for bundle, items in enumerate(self._bundles):
+            if streams.check(bundle) not in (None, _check(x, coded, items)):
+                streams.damaged[bundle] = "its values do not match their check"
 
 
 def _check(x: Int[np.ndarray, "N D"], coded: Bool[np.ndarray, "N D"], items: range) -> int:
