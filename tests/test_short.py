@@ -7,8 +7,8 @@ import pytest
 
 import ardm
 from ardm.compression import modelled
+from ardm.compression.describe import describe_file
 from ardm.compression.modelled import ContentCodec, ModelsAtHand
-from ardm.container.describe import describe_file
 from ardm.container.entries import Limits
 from ardm.container.short import Short, is_short, read_short, write_short
 from ardm.container.single import is_single

@@ -76,8 +76,8 @@ def compressed_facts(path: Path) -> dict[str, Any] | None:
     """The facts of a compressed file or an archive; None for anything else."""
     if not path.is_file():
         return None
+    from ardm.compression.describe import describe_archive, describe_file
     from ardm.container.archive import ARCHIVE_SUFFIX, ArchiveReader, is_archive
-    from ardm.container.describe import describe_archive, describe_file
     from ardm.container.entries import Limits
     from ardm.container.short import is_short
     from ardm.container.single import SINGLE_SUFFIX, is_single
