@@ -467,11 +467,12 @@ def nearest(value: Decimal) -> int:
 
 @cache
 def tables() -> tuple[Array, ...]:
-    """EXP (d = 0..1110), INV (g = -256..1024) and T (j = 0..2928)."""
+    """EXP (d = 0..1110), INV (g = -256..1024), T (j = 0..2928) and GROW (j = 0..640)."""
     exp = [PRECISE.exp(Decimal(-d) / 64) for d in range(1111)]
     inverse = [PRECISE.exp(Decimal(-g) / 64) for g in range(-256, 1025)]
     tail = [PRECISE.divide(2**32, PRECISE.add(1, PRECISE.exp(Decimal(j) / 128))) for j in range(2929)]
-    scaled = [PRECISE.multiply(2**24, x) for x in exp], [PRECISE.multiply(2**32, x) for x in inverse], tail
+    grow = [PRECISE.multiply(2**25, PRECISE.exp(Decimal(j) / 64)) for j in range(641)]
+    scaled = [PRECISE.multiply(2**24, x) for x in exp], [PRECISE.multiply(2**32, x) for x in inverse], tail, grow
     return tuple(np.array([nearest(x) for x in table]) for table in scaled)
 
 
@@ -495,6 +496,14 @@ def logistic(y: int) -> int:
     return tail if y < 0 else 2**32 - tail
 
 
+def expanded(v: int) -> int:
+    """A companded mean in 1/64 of a class, from the middle on."""
+    j, r = divmod(min(abs(v), 163839), 256)
+    first, second, least = (int(tables()[3][i]) for i in (j, j + 1, 0))
+    size = first + ((second - first) * r >> 8) - least >> 16
+    return size if v >= 0 else -size
+
+
 @dataclass(frozen=True)
 class Depth:
     """How a class is reached over stages and spelled in symbols: the levels, and the weights of every symbol."""
@@ -514,7 +523,12 @@ class Depth:
     @cached_property
     def num_positions(self) -> int:
         """The number of symbols that a variable takes in one stage."""
-        return len(f"{self.num_classes - 1:x}") if self.parametrization == "logistic" else 1
+        return len(f"{self.num_classes - 1:x}") if self.is_mixture else 1
+
+    @property
+    def is_mixture(self) -> bool:
+        """Whether classes are spelled in hexadecimal digits."""
+        return self.parametrization in ("logistic", "companded")
 
     @property
     def first_value(self) -> int:
@@ -540,14 +554,14 @@ class Depth:
 
     def child(self, stage: int, parent: int, symbols: Sequence[int]) -> int:
         """The value that a variable with this parent and these symbols gets."""
-        if self.parametrization == "logistic":
+        if self.is_mixture:
             return int("".join(f"{digit:x}" for digit in symbols), 16)
         first, _, size = self.children(stage, parent)
         return first + symbols[0] * size
 
     def weights(self, outputs: Array, stage: int, parent: int, digits: Sequence[int]) -> Array:
         """The row of a variable's next symbol, after the symbols `digits`."""
-        if self.parametrization == "logistic":
+        if self.is_mixture:
             return weights_of_shares(self.shares_of_mixture(outputs, digits))
         first, number, size = self.children(stage, parent)
         if self.parametrization == "direct":
@@ -567,6 +581,8 @@ class Depth:
         prefix = self.child(0, 0, [0, *digits]) * 16 * size
         number = min(16, -((prefix - num_classes) // size))
         logits, means, log_scales = outputs.reshape(3, self.num_components)
+        if self.parametrization == "companded":
+            means = np.array([32 * (num_classes - 1) + expanded(int(v)) for v in means])
         masses, means = shares_of_logits(logits).tolist(), np.clip(means, -(2**24), 2**24).tolist()
         inverses = tables()[1][np.clip(log_scales, *self.log_scale_limits()) + 256].tolist()
 

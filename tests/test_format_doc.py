@@ -16,12 +16,12 @@ from ardm.codec.items import ItemCodec
 from ardm.codec.plan import order_of
 from ardm.codec.streams import Streams
 from ardm.codec.symbols import spelling_of
-from ardm.codec.tables import EXPONENTIAL, INVERSE_SCALE, LOGISTIC_TAIL
+from ardm.codec.tables import EXPANSION, EXPONENTIAL, INVERSE_SCALE, LOGISTIC_TAIL
 from ardm.codec.windows import bundles
 from ardm.container.archive import ArchiveReader
 from ardm.depth import BaseDepthMap, absorbing
 from ardm.orders import NAMED_ORDERS, pseudorandom
-from ardm.parametrizations import DataParametrization, LogisticMixtureParametrization
+from ardm.parametrizations import CompandedMixtureParametrization, DataParametrization, LogisticMixtureParametrization
 from stored import readable
 from test_archive import GOLDEN_APPENDED
 
@@ -30,8 +30,10 @@ FORMAT, NETWORK = ((ROOT / "docs" / name).read_text() for name in ("format.md", 
 GOLDEN = ROOT / "tests" / "golden" / "1"
 
 WIDE = LogisticMixtureParametrization(absorbing(65536), 2, -14.0)
+COMPANDED = CompandedMixtureParametrization(absorbing(65536), 2, -14.0)
 NARROW = LogisticMixtureParametrization(absorbing(200), 2, -7.0)
 WIDE_OUTPUTS = [0, -64, 2112000, 2560007, 300, 500]
+COMPANDED_OUTPUTS = [0, -64, 20000, -130007, 100, 300]
 NARROW_OUTPUTS = [5, 0, 6400, 9600, 128, -300]
 
 
@@ -82,7 +84,7 @@ class TestOrders:
 
 
 class TestWeights:
-    @pytest.mark.parametrize("table", [EXPONENTIAL, INVERSE_SCALE, LOGISTIC_TAIL])
+    @pytest.mark.parametrize("table", [EXPONENTIAL, INVERSE_SCALE, LOGISTIC_TAIL, EXPANSION])
     def test_tables(self, table):
         assert f"| {len(table)} | {table.sum()} | `{crc_of(table, '<u8')}` |" in FORMAT
         assert ", ".join(map(str, table[:3])) in FORMAT
@@ -106,6 +108,8 @@ class TestWeights:
             (WIDE, WIDE_OUTPUTS, [8, 0, 14]),
             (NARROW, NARROW_OUTPUTS, []),
             (NARROW, NARROW_OUTPUTS, [12]),
+            (COMPANDED, COMPANDED_OUTPUTS, []),
+            (COMPANDED, COMPANDED_OUTPUTS, [8, 0, 1]),
         ],
     )
     def test_mixtures(self, mixture, outputs, before):
@@ -139,7 +143,7 @@ class TestPayloads:
         (payload,) = item_codec(trained).encode(x, absent=torch.arange(16)[None] >= 3)
         assert f"\n{payload.hex()}\n" in FORMAT
 
-    @pytest.mark.parametrize("kind", ["text", "grey", "sound", "logistic", "staged"])
+    @pytest.mark.parametrize("kind", ["text", "grey", "sound", "logistic", "companded", "staged"])
     def test_first_call(self, kind):
         trained = golden_model(kind)
         model, shape = trained.model, (1, *trained.model.shape)

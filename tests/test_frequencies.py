@@ -22,7 +22,7 @@ from ardm.codec.frequencies import (
 from ardm.codec.symbols import Nibbles
 from ardm.depth import absorbing
 from ardm.exact.outputs import OutputUnits
-from ardm.parametrizations import LogisticMixtureParametrization
+from ardm.parametrizations import CompandedMixtureParametrization, LogisticMixtureParametrization
 
 LOGITS = st.lists(st.integers(-(2**23), 2**23) | st.integers(-300, 300), min_size=1, max_size=40)
 
@@ -176,13 +176,14 @@ def class_probabilities(nibbles, outputs, num_classes):
 
 @pytest.mark.parametrize(("num_classes", "num_components"), [(2**16, 10), (2**16, 1), (300, 3), (256, 5)])
 @pytest.mark.parametrize("log_scale", [-3.0, 0.0, 2.0])
-def test_mixtures_lose_next_to_nothing(num_classes, num_components, log_scale, generator):
-    parametrization = LogisticMixtureParametrization(absorbing(num_classes), num_components, -14.0)
+@pytest.mark.parametrize("kind", [LogisticMixtureParametrization, CompandedMixtureParametrization])
+def test_mixtures_lose_next_to_nothing(kind, num_classes, num_components, log_scale, generator):
+    parametrization = kind(absorbing(num_classes), num_components, -14.0)
     noise = torch.randn(1, 1, 3 * num_components, generator=generator, dtype=torch.float64)
     outputs = noise * 0.3 + torch.tensor([0.0, 0.0, log_scale]).repeat_interleave(num_components)
     classes = torch.arange(num_classes)[None]
     mixture = parametrization.children(outputs.expand(1, num_classes, -1), classes, 0)
-    p = mixture.log_prob(classes)[0].exp().numpy()
+    p = mixture.log_prob(classes)[0].exp().clamp(min=1e-300).numpy()
     q = class_probabilities(
         Nibbles(parametrization), OutputUnits.of(parametrization).to_integers(outputs).numpy()[0, 0], num_classes
     )
@@ -224,6 +225,10 @@ def test_weights_never_change():
     ):
         digest.update(weights.astype("<i4").tobytes())
     assert digest.hexdigest()[:16] == "cf94f0c0c277bc8b"
+    digest.update(tables.EXPANSION.astype("<i8").tobytes())
+    companded = mixture_weights(logits * 200, first, 16, 2**16, (-200, 900), is_companded=True)
+    digest.update(companded.astype("<i4").tobytes())
+    assert digest.hexdigest()[:16] == "676654b5a0b3f583"
 
 
 def test_constants_named_in_the_rule():

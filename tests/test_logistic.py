@@ -7,7 +7,7 @@ import torch
 
 from ardm.depth import BaseDepthMap, absorbing
 from ardm.distributions import LogisticMixture
-from ardm.parametrizations import LogisticMixtureParametrization
+from ardm.parametrizations import CompandedMixtureParametrization, LogisticMixtureParametrization
 
 
 def random_mixture(
@@ -149,6 +149,44 @@ def test_outputs_of_zero_are_nearly_uniform():
     mixture = parametrization.children(torch.zeros(1, 1, 30), torch.zeros(1, 1, dtype=torch.int64), 0)
     bits = -all_log_probs(mixture)[0, 3000:-3000] / math.log(2)
     assert 15.5 < bits.min() <= bits.max() < 16.8
+
+
+@pytest.mark.parametrize("num_classes", [65536, 256])
+def test_companded_means_are_logarithmic_in_classes(num_classes):
+    """Outputs of zero have means at evenly spaced v with 8 (e^|v| - 1) classes around the middle, up to the last."""
+    parametrization = CompandedMixtureParametrization(absorbing(num_classes), 4, -14.0)
+    outputs = torch.zeros(1, 1, 12, dtype=torch.float64)
+    outputs[..., 7] = 0.25  # from the last centre, 0.75, to the end
+    mixture = parametrization.children(outputs, torch.zeros(1, 1, dtype=torch.int64), 0)
+    half_range = (num_classes - 1) / 2
+    reach = math.log(1 + half_range / 8)
+    expected = [math.copysign(8 * (math.exp(reach * abs(p)) - 1), p) for p in (-0.75, -0.25, 0.25)] + [half_range]
+    assert mixture.means[0, 0].tolist() == pytest.approx([e / half_range for e in expected])
+    steps = torch.tensor([-0.01, 0.01]) + parametrization.centres()[:, None]  # scales: a quarter of the slopes there
+    slopes = parametrization._means(steps[None]).diff(dim=-1)[0, :, 0] / 0.02
+    assert mixture.log_scales[0, 0].exp().tolist() == pytest.approx((slopes / 2 * 2 / 4).tolist(), rel=0.01)
+
+
+def test_companded_gradients_of_quiet_and_loud_samples_are_alike():
+    """That of a linear mean, one scale off, grows as the scale falls; of a companded one it stays near 1."""
+    norms = {}
+    for kind in (LogisticMixtureParametrization, CompandedMixtureParametrization):
+        parametrization = kind(absorbing(65536), 1, -14.0)
+        for distance in (50, 500, 5000):  # classes from the middle; the scale is a tenth of that
+            place = torch.tensor(distance / 32767.5)
+            mean = (
+                torch.log1p(place * parametrization.half_range) / parametrization.reach
+                if kind is (CompandedMixtureParametrization)
+                else place
+            )
+            log_scale = (place / 10).log() - parametrization.first_log_scales(parametrization.centres())[0].float()
+            outputs = torch.tensor([[[0.0, mean, log_scale]]], requires_grad=True)
+            x = torch.tensor([[round(32767.5 + 1.1 * distance)]])
+            parametrization.log_prob(outputs, x, x, x[0]).sum().backward()
+            norms[kind, distance] = outputs.grad[0, 0, 1].abs().item()
+    linear, companded = ([norms[kind, d] for d in (50, 500, 5000)] for kind in dict.fromkeys(k for k, _ in norms))
+    assert linear[0] > 50 * linear[2]
+    assert max(companded) < 2 * min(companded)
 
 
 def test_the_authors_clip_keeps_every_class_dear(generator):

@@ -56,7 +56,7 @@ def tiny_image_config(depth: DepthConfig = DepthConfig()) -> RunConfig:  # noqa:
     return replace(tiny_config(), preset="images", data=data, network=network, depth=depth)
 
 
-def tiny_audio_config(depth: DepthConfig = DepthConfig(parametrization="logistic")) -> RunConfig:  # noqa: B008
+def tiny_audio_config(depth: DepthConfig = DepthConfig(parametrization="companded")) -> RunConfig:  # noqa: B008
     """The same for sounds of 20 samples."""
     network = UNetConfig(widths=(8, 12), depths=(1, 1), kernel=3)
     data = AudioData(kind="audio", num_variables=20)

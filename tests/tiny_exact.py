@@ -47,6 +47,8 @@ DEEP_UNET = UNetConfig(widths=(8, 12, 16), depths=(2, 2, 2), kernel=5, mlp_ratio
 DEEP_TRANSFORMER = TransformerConfig(num_layers=3, width=32, head_width=8, mlp_ratio=2)
 VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
     "logistic": ("sound", {"depth": DepthConfig(parametrization="logistic", num_components=3)}),
+    "companded": ("sound", {"depth": DepthConfig(parametrization="companded", num_components=3)}),
+    "companded-grey": ("grey", {"depth": DepthConfig(parametrization="companded", min_log_scale=-7.0)}),
     "logistic-grey": ("grey", {"depth": DepthConfig(parametrization="logistic", min_log_scale=-7.0)}),
     "upscaled": ("grey", {"depth": DepthConfig(base=6)}),
     "upscaled-colour": ("colour", {"depth": DepthConfig(base=4)}),

@@ -19,6 +19,7 @@ from ardm.model import ARDM
 from ardm.nn import NETWORKS, NetworkConfig, TransformerConfig, network_kind
 from ardm.orders import Shape
 from ardm.parametrizations import (
+    CompandedMixtureParametrization,
     DataParametrization,
     DirectParametrization,
     LogisticMixtureParametrization,
@@ -32,7 +33,12 @@ MOST_LOGITS = 4096
 MODULES = {name: kind.module for name, kind in NETWORKS.items()}
 EXACT_NETWORKS = {"unet": ExactUNet, "transformer": ExactTransformer}
 
-ParametrizationName = Literal["data", "direct", "logistic"]
+ParametrizationName = Literal["data", "direct", "logistic", "companded"]
+MIXTURES: dict[ParametrizationName, type[LogisticMixtureParametrization]] = {
+    "logistic": LogisticMixtureParametrization,
+    "companded": CompandedMixtureParametrization,
+}
+"""Parametrizations of many classes in one stage."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +127,7 @@ class DepthConfig:
 
     base: int | None = None
     parametrization: ParametrizationName = "data"
-    """How outputs become probabilities; direct needs a base, logistic must have none."""
+    """How outputs become probabilities; direct needs a base, logistic and companded must have none."""
     absorbing_value: int | None = None
     """The value of hidden variables without a base; None: a class of its own."""
     num_components: int = 10
@@ -132,7 +138,7 @@ class DepthConfig:
     def __post_init__(self) -> None:
         if self.base is None and self.parametrization == "direct":
             raise ValueError("the direct parametrization needs a base")
-        if self.base is not None and self.parametrization == "logistic":
+        if self.base is not None and self.parametrization in MIXTURES:
             raise ValueError("a mixture of logistics has one stage: leave the base out, or use direct")
         if self.num_components < 1:
             raise ValueError(f"a mixture needs at least one component, got {self.num_components}")
@@ -145,13 +151,13 @@ class DepthConfig:
         """The parametrization, with its depth map, for K classes."""
         if self.parametrization == "data" and num_classes > MOST_LOGITS:
             raise ValueError(
-                f"{num_classes} classes are too many for a logit each; use the logistic parametrization, or direct "
+                f"{num_classes} classes are too many for a logit each; use the companded parametrization, or direct "
                 "with a base"
             )
         if self.base is None:
             depth = absorbing(num_classes, self.absorbing_value)
-            if self.parametrization == "logistic":
-                return LogisticMixtureParametrization(depth, self.num_components, self.min_log_scale)
+            if self.parametrization in MIXTURES:
+                return MIXTURES[self.parametrization](depth, self.num_components, self.min_log_scale)
             return DataParametrization(depth)
         if not 2 <= self.base < num_classes:
             raise ValueError(

@@ -4,6 +4,7 @@
                over the children of the parent. Needs nothing but the maps.
     direct     S*b logits a variable, of which stage s uses its own b: the digit of the base-b expansion.
     logistic   3M outputs a variable: a mixture of M discretized logistics over all K classes. One stage only.
+    companded  the same with means on a logarithmic scale.
 All work in log space throughout: a child that the maps cannot reach has log-probability -inf, and no other.
 Notation as in `depth`.
 """
@@ -12,7 +13,7 @@ import math
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
 from ardm.depth import BaseDepthMap, DepthMap
@@ -155,15 +156,54 @@ class LogisticMixtureParametrization:
         return self._mixture(outputs)
 
     def _mixture(self, outputs: Float[Tensor, "B N O"]) -> LogisticMixture:
-        logits, means, log_scales = outputs.chunk(3, dim=-1)
-        centres = (2 * torch.arange(self.num_components, device=outputs.device) + 1) / self.num_components - 1
-        log_scales = (log_scales - math.log(self.num_components)).clamp(self.min_log_scale, MAX_LOG_SCALE)
+        logits, places, log_scales = outputs.chunk(3, dim=-1)
+        centres = self.centres(outputs.device).to(outputs.dtype)
         return LogisticMixture(
             log_weights=logits.log_softmax(-1),
-            means=means + centres.to(means.dtype),
-            log_scales=log_scales,
+            means=self._means(places + centres),
+            log_scales=(log_scales + self.first_log_scales(centres)).clamp(self.min_log_scale, MAX_LOG_SCALE),
             num_classes=self.depth.num_classes,
         )
+
+    def centres(self, device: torch.device | None = None) -> Float64[Tensor, "M"]:
+        """The places, in -1..1, that outputs of zero stand for."""
+        places = torch.arange(self.num_components, dtype=torch.float64, device=device)
+        return (2 * places + 1) / self.num_components - 1
+
+    def first_log_scales(self, centres: Float[Tensor, "M"]) -> Float[Tensor, "M"]:
+        """Logarithms of the scales, in half ranges, that outputs of zero stand for: of the gaps between means."""
+        return torch.full_like(centres, -math.log(self.num_components))
+
+    def _means(self, places: Float[Tensor, "B N M"]) -> Float[Tensor, "B N M"]:
+        """The means, in half ranges, at places in -1..1."""
+        return places
+
+
+COMPANDED_UNIT = 8
+"""Companded means are linear within about so many classes around the middle, and logarithmic beyond."""
+MAX_COMPANDED = 10.0
+"""The logarithm of a companded mean is at most this: 2^16 classes lie within 8.4."""
+
+
+class CompandedMixtureParametrization(LogisticMixtureParametrization):
+    """The same with means on a logarithmic scale: v stands for 8 (e^|v| - 1) classes on the side of its sign.
+
+    Sound has most of its samples near the middle class, and the scales of quiet passages are thousands of times those
+    of loud ones. The gradient of a mean grows with the inverse of its scale, so that quiet clips shake a network whose
+    outputs are means themselves; on this scale an output counts in proportion to its size (docs/LOG.md).
+    """
+
+    def __init__(self, depth: DepthMap, num_components: int, min_log_scale: float) -> None:
+        super().__init__(depth, num_components, min_log_scale)
+        self.half_range = (depth.num_classes - 1) / (2 * COMPANDED_UNIT)  # in units
+        self.reach = math.log1p(self.half_range)
+
+    def first_log_scales(self, centres: Float[Tensor, "M"]) -> Float[Tensor, "M"]:
+        """Logarithms of the scales, in half ranges, that outputs of zero stand for: of the gaps between means."""
+        return self.reach * centres.abs() + math.log(self.reach / self.half_range / self.num_components)
+
+    def _means(self, places: Float[Tensor, "B N M"]) -> Float[Tensor, "B N M"]:
+        return places.sign() * torch.expm1((self.reach * places.abs()).clamp(max=MAX_COMPANDED)) / self.half_range
 
 
 def _masked_logsumexp(logits: Float[Tensor, "*B K"], keep: Tensor) -> Float[Tensor, "*B"]:

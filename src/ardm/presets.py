@@ -184,7 +184,7 @@ def sc09() -> RunConfig:
         preset="sc09",
         data=AudioData(kind="sc09"),
         network=UNetConfig(widths=(128, 256, 384, 512), depths=(2, 2, 2, 4), kernel=9),
-        depth=DepthConfig(parametrization="logistic"),
+        depth=DepthConfig(parametrization="companded"),
         train=TrainConfig(
             steps=10_000,
             batch_size=32,
@@ -207,7 +207,7 @@ def sc09_small() -> RunConfig:
         preset="sc09-small",
         data=AudioData(kind="sc09"),
         network=UNetConfig(widths=(24, 48, 64), depths=(1, 1, 2), kernel=9),
-        depth=DepthConfig(parametrization="logistic"),
+        depth=DepthConfig(parametrization="companded"),
         train=TrainConfig(
             steps=1000,
             batch_size=4,

@@ -33,6 +33,7 @@ GRIDS = {
     "text": (1, 20),
     "bytes": (1, 40),
     "logistic": (1, 6),
+    "companded": (1, 6),
     "upscaled": (3, 2),
     "staged": (1, 8),
 }

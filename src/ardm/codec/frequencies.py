@@ -26,7 +26,10 @@ in classes) in 1/64 nat. Its outputs are l_1..l_M, u_1..u_M, g_1..g_M. Then
     s(-z) = tail(z) and s(z) = 2^32 - tail(z) for z >= 0, where z = j 2^20 + r with 0 <= r < 2^20 and
              tail(z) = T[j] - (((T[j] - T[j+1]) r) >> 20),  T = LOGISTIC_TAIL, zero beyond its end
 
-with u_m clamped to -2^24..2^24 and g_m to the table. No product reaches 2^63.
+with u_m clamped to -2^24..2^24 and g_m to the table. No product reaches 2^63. Companded means are given as v_m, in
+2^-14 nat, clamped to +-163839 (10 nats): with |v_m| = 256 j + r, 0 <= r < 256, and T = EXPANSION,
+
+    u_m = 32 (K - 1) +- ((T[j] + (((T[j+1] - T[j]) r) >> 8) - T[0]) >> 16), the sign that of v_m
 """
 
 from decimal import Context, Decimal, localcontext
@@ -36,6 +39,7 @@ import numpy as np
 from jaxtyping import Int, Int32, Integer
 
 from ardm.codec.tables import (
+    EXPANSION,
     EXPONENTIAL,
     GREATEST_LOG_SCALE,
     INVERSE_SCALE,
@@ -45,7 +49,7 @@ from ardm.codec.tables import (
     WEIGHT_BITS,
 )
 from ardm.compiled import compiled
-from ardm.exact.outputs import MEANS_PER_CLASS, UNITS_PER_NAT
+from ardm.exact.outputs import COMPANDED_PER_NAT, MEANS_PER_CLASS, UNITS_PER_NAT
 from ardm.parametrizations import MAX_LOG_SCALE, LogisticMixtureParametrization
 
 # The import hook of the tests must not wrap what numba compiles, hence `no_type_check` on such functions.
@@ -59,6 +63,8 @@ _SHARE_BITS = 38
 _MEAN_LIMIT = 1 << 24
 _DISTANCE_SHIFT = 11
 _REMAINDER_BITS = 20
+_EXPANSION_STEP = COMPANDED_PER_NAT // UNITS_PER_NAT
+_EXPANSION_SHIFT = 16
 
 Weights = Int32[np.ndarray, "N C"]
 
@@ -146,6 +152,8 @@ def mixture_weights(
     size: int,
     num_classes: int,
     log_scale_range: tuple[int, int],
+    *,
+    is_companded: bool = False,
 ) -> Weights:
     """Rows of 16 weights: of the classes first..first+size-1, of the `size` classes after them, and so on.
 
@@ -153,18 +161,20 @@ def mixture_weights(
     """
     weights = np.empty((len(outputs), DIGIT_BASE), np.int32)
     least, greatest = np.clip(log_scale_range, LEAST_LOG_SCALE, GREATEST_LOG_SCALE)
-    _fill_mixture(outputs, first, size, num_classes, least, greatest, weights)
+    _fill_mixture(outputs, first, size, num_classes, least, greatest, is_companded, weights)
     return weights
 
 
 @compiled(nogil=True)
 @no_type_check
-def _fill_mixture(outputs, first, size, num_classes, least, greatest, weights):
+def _fill_mixture(outputs, first, size, num_classes, least, greatest, is_companded, weights):
     num_components = outputs.shape[1] // 3
     components = np.empty((3, num_components), np.int64)
     below = np.empty(DIGIT_BASE + 1, np.int64)
     for row in range(len(outputs)):
         _read_components(outputs[row], least, greatest, components)
+        if is_companded:
+            _expand(outputs[row, num_components : 2 * num_components], num_classes, components[1])
         n = min(DIGIT_BASE, (num_classes - first[row] + size - 1) // size)
         for i in range(n + 1):
             below[i] = _cumulative(components, min(first[row] + i * size, num_classes), num_classes)
@@ -182,6 +192,20 @@ def _read_components(outputs, least, greatest, components):
         components[0, m] = EXPONENTIAL[min(peak - logit, EXPONENTIAL.size - 1)]
         components[1, m] = max(-_MEAN_LIMIT, min(_MEAN_LIMIT, np.int64(mean)))
         components[2, m] = INVERSE_SCALE[max(least, min(greatest, np.int64(log_scale))) - LEAST_LOG_SCALE]
+
+
+@compiled(nogil=True)
+@no_type_check
+def _expand(companded, num_classes, means):
+    """Fills `means`, from class 0 on."""
+    middle = MEANS_PER_CLASS * (num_classes - 1) // 2
+    greatest = (EXPANSION.size - 1) * _EXPANSION_STEP - 1
+    for m in range(means.size):
+        size = min(abs(np.int64(companded[m])), greatest)
+        j, r = size // _EXPANSION_STEP, size % _EXPANSION_STEP
+        grown = EXPANSION[j] + (EXPANSION[j + 1] - EXPANSION[j]) * r // _EXPANSION_STEP - EXPANSION[0]
+        distance = grown >> _EXPANSION_SHIFT
+        means[m] = middle + distance if companded[m] >= 0 else middle - distance
 
 
 @compiled(nogil=True)

@@ -26,6 +26,7 @@ from ardm.codec.frequencies import (
 )
 from ardm.depth import BaseDepthMap, DepthMap
 from ardm.parametrizations import (
+    CompandedMixtureParametrization,
     DataParametrization,
     DirectParametrization,
     LogisticMixtureParametrization,
@@ -179,6 +180,7 @@ class Nibbles:
                 f"got {parametrization.num_components} and {self._num_classes}"
             )
         self._log_scale_range = log_scale_range(parametrization)
+        self._is_companded = isinstance(parametrization, CompandedMixtureParametrization)
         self.length = -(-(self._num_classes - 1).bit_length() // 4)
         self._sizes = DIGIT_BASE ** np.arange(self.length)[::-1]
 
@@ -192,7 +194,14 @@ class Nibbles:
         """Those of the next digit."""
         num_before = before.shape[1]
         first = before @ self._sizes[:num_before]
-        return mixture_weights(outputs, first, int(self._sizes[num_before]), self._num_classes, self._log_scale_range)
+        return mixture_weights(
+            outputs,
+            first,
+            int(self._sizes[num_before]),
+            self._num_classes,
+            self._log_scale_range,
+            is_companded=self._is_companded,
+        )
 
     def child(self, stage: Column, parent: Column, symbols: Int[np.ndarray, "R G"]) -> Column:
         """The classes that digits spell."""

@@ -36,6 +36,8 @@ class Report:
     sound."""
     orders: tuple[NamedOrder, ...] | None = None
     """Orders to score exactly, one variable a call; by default all for text, three for images and none for sound."""
+    passes: int = 16
+    """Single steps of each item that the bound with one variable a call is estimated from."""
     schedules: tuple[ScheduleName, ...] = ("planned", "cosine", "uniform")
     """Schedules to compare in random orders."""
     planned_in: tuple[NamedOrder, ...] = ("raster", "spaced", "halton")
@@ -56,6 +58,7 @@ class Report:
         require_positive(
             items=self.items,
             batch_size=self.batch_size,
+            passes=self.passes,
             calls=min(self.calls, default=0) if self.calls is not None else None,
         )
         check_writable(self.output)
@@ -83,7 +86,7 @@ class Report:
                 seed=self.seed,
                 advance=advance,
             )
-            singles = report.orders(orders)
+            singles = report.orders(orders, self.passes)
             rows = report.budgets(sorted(set(budgets), reverse=True), self.schedules, self.planned_in)
         if self.json:
             tables = {"data": title, "orders": [r.to_dict() for r in singles], "budgets": [r.to_dict() for r in rows]}

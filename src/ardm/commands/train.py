@@ -79,9 +79,10 @@ class Train:
     """Steps over which the rates rise."""
     base: int | None = None
     """Train an upscale model that generates digits in this base."""
-    parametrization: Literal["data", "direct", "logistic"] | None = None
+    parametrization: Literal["data", "direct", "logistic", "companded"] | None = None
     """How outputs become probabilities. With --base: direct (better, the default) or data (the paper's for images);
-    without: data, or logistic for sound."""
+    without: data, or for sound a mixture of logistics, with means on a logarithmic scale (companded, the default) or a
+    linear one (logistic, the paper's)."""
     min_log_scale: float | None = None
     """Least logarithm of a logistic's scale (sound); the authors have -7."""
     eval_every: int | None = None
@@ -159,10 +160,12 @@ class Train:
         return _given(num_layers=self.layers, width=self.width, widths=self.widths, depths=self.depths)
 
     def _depth_flags(self, parametrization: str) -> dict[str, Any]:
-        is_direct = parametrization == "logistic" or not self.preset.endswith("-paper")
+        from ardm.config import MIXTURES
+
+        is_direct = parametrization in MIXTURES or not self.preset.endswith("-paper")
         implied = "direct" if self.base is not None and is_direct else None
         chosen = self.parametrization or implied
-        if self.min_log_scale is not None and (chosen or parametrization) != "logistic":
+        if self.min_log_scale is not None and (chosen or parametrization) not in MIXTURES:
             raise ValueError("--min-log-scale is for mixtures of logistics (sound without --base)")
         return _given(base=self.base, parametrization=chosen, min_log_scale=self.min_log_scale)
 

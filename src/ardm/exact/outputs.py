@@ -1,7 +1,7 @@
 """Units of the integer outputs of exact networks, and the way back to floating point.
 
 An output r is held as the integer factor * r + offset, rounded. Logits and log-scales count 64ths of a nat; means of
-mixtures 64ths of a class, from class 0 on.
+mixtures 64ths of a class, from class 0 on, and companded ones 2^-14 of a nat, from the middle on.
 """
 
 import math
@@ -11,10 +11,11 @@ import torch
 from jaxtyping import Float, Float64, Int32
 from torch import Tensor
 
-from ardm.parametrizations import LogisticMixtureParametrization, Parametrization
+from ardm.parametrizations import CompandedMixtureParametrization, LogisticMixtureParametrization, Parametrization
 
 UNITS_PER_NAT = 64
 MEANS_PER_CLASS = 64
+COMPANDED_PER_NAT = 1 << 14
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +43,14 @@ class OutputUnits:
 
 
 def _mixture_units(parametrization: LogisticMixtureParametrization) -> OutputUnits:
-    """Logits, means (relative to evenly spaced centres in -1..1) and log-scales (relative to 1/M half ranges)."""
-    num_components = parametrization.num_components
+    """Logits, means (relative to evenly spaced centres in -1..1) and log-scales (relative to those of the centres)."""
     half_range = (parametrization.depth.num_classes - 1) / 2
-    factors = torch.tensor([UNITS_PER_NAT, MEANS_PER_CLASS * half_range, UNITS_PER_NAT], dtype=torch.float64)
-    centres = (2 * torch.arange(num_components, dtype=torch.float64) + 1) / num_components - 1
-    log_scale = UNITS_PER_NAT * (math.log(half_range) - math.log(num_components))
-    zeros = torch.zeros(num_components, dtype=torch.float64)
-    offset = torch.cat((zeros, factors[1] * (centres + 1), zeros + log_scale))
-    return OutputUnits(factor=factors.repeat_interleave(num_components), offset=offset)
+    if isinstance(parametrization, CompandedMixtureParametrization):
+        per_place, middle = COMPANDED_PER_NAT * parametrization.reach, 0.0
+    else:
+        per_place = middle = MEANS_PER_CLASS * half_range
+    centres = parametrization.centres()
+    log_scales = parametrization.first_log_scales(centres) + math.log(half_range)
+    offset = torch.cat((torch.zeros_like(centres), per_place * centres + middle, UNITS_PER_NAT * log_scales))
+    factors = torch.tensor([UNITS_PER_NAT, per_place, UNITS_PER_NAT], dtype=torch.float64)
+    return OutputUnits(factor=factors.repeat_interleave(parametrization.num_components), offset=offset)
