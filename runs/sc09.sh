@@ -1,6 +1,6 @@
 #!/bin/sh
 # The README's SC09 tables, on one NVIDIA H200: sh runs/sc09.sh DATA OUT
-# DATA holds speech_commands. About 15 minutes.
+# DATA holds speech_commands. About 22 minutes.
 set -eu
 data=$1
 out=$2
@@ -17,7 +17,11 @@ ardm bench train --presets sc09 --base 4 --seconds 2
 ardm bench train --presets sc09-paper sc09-small --batch-size 16 --seconds 2
 train oa
 train oa-clipped --min-log-scale -7
+train oa-linear --parametrization logistic
+train oa-linear-clipped --parametrization logistic --min-log-scale -7
 train upscale4 --base 4
 train upscale16 --base 16
-ardm report calls "$out/upscale4" "$data" --items 2 --batch-size 100 -o "$out/upscale4-calls.md"
+ardm report calls "$out/oa" "$data" --items 12 --batch-size 100 --planned-in raster halton --passes 1000 -o "$out/oa-calls.md"
+ardm report calls "$out/upscale4" "$data" --items 12 --batch-size 100 --schedules planned uniform --planned-in \
+    --passes 2000 -o "$out/upscale4-calls.md"
 ardm sample "$out/upscale4" -n 4 --calls 400 -o "$out/upscale4-samples.png"
