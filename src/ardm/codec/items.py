@@ -16,7 +16,9 @@ coded variables, item by item, by rising index, each as a 32-bit little-endian n
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -35,12 +37,24 @@ from ardm.parametrizations import Parametrization
 from ardm.schedule import Schedule
 
 CPU = torch.device("cpu")
+Result = TypeVar("Result")
 
 OnBatch = Callable[[int], None]
+BATCHES_AT_A_TIME = {"cpu": 1, "cuda": 4}
+"""Batches that are decoded at a time, by the kind of device; exact networks have threads of their own on a CPU."""
 
 
 def _ignore(num_rows: int) -> None:
     pass
+
+
+def _in_threads(num_threads: int, function: Callable[..., Result], *columns: Sequence[Any]) -> Iterator[Result]:
+    """What a function makes of each row of the columns, in turn."""
+    if num_threads == 1:
+        yield from map(function, *columns)
+        return
+    with ThreadPoolExecutor(num_threads) as pool:
+        yield from pool.map(function, *columns)
 
 
 class ItemCodec:
@@ -171,7 +185,8 @@ class ItemCodec:
     ) -> tuple[Int[Tensor, "N D"], dict[int, str]]:
         """The items, and what is wrong with bundles that are damaged (their values mean nothing).
 
-        A batch has as many bundles as fit, and always one.
+        A batch has as many bundles as fit, and always one. A GPU has several smaller ones at a time: it computes for
+        some while the symbols of others are read.
         """
         num_items = sum(sizes)
         context = self._context(num_items, given, absent)
@@ -179,14 +194,20 @@ class ItemCodec:
         known = self._checked(nothing if known is None else known, context.given)
         x = known.clone()
         damaged: dict[int, str] = {}
-        first = start = 0
-        for own_sizes in batches(sizes, batch_size):
-            items = torch.arange(start, start + sum(own_sizes), device=known.device)
-            context_here, bundles = context.of(items), ranges(own_sizes)
-            batch = _Batch(self._caller, self._spelling, known[items], context_here, self._absorbing_value, bundles)
-            x[items], damaged_here = batch.decode(payloads[first : first + len(own_sizes)], on_batch)
-            damaged |= {first + bundle: error for bundle, error in damaged_here.items()}
-            first, start = first + len(own_sizes), start + sum(own_sizes)
+        num_threads = BATCHES_AT_A_TIME[self._caller.device.type]
+        own_sizes = list(batches(sizes, max(1, batch_size // num_threads)))
+        of_bundles, of_items = (ranges([count(own) for own in own_sizes]) for count in (len, sum))
+
+        def decode(own: list[int], bundles: range, items: range) -> tuple[Int[Tensor, "B D"], dict[int, str]]:
+            index = torch.arange(items.start, items.stop, device=known.device)
+            here = context.of(index)
+            batch = _Batch(self._caller, self._spelling, known[index], here, self._absorbing_value, ranges(own))
+            return batch.decode(payloads[bundles.start : bundles.stop], on_batch)
+
+        decoded = _in_threads(num_threads, decode, own_sizes, of_bundles, of_items)
+        for bundles, items, (values, damaged_here) in zip(of_bundles, of_items, decoded, strict=True):
+            x[items.start : items.stop] = values
+            damaged |= {bundles[bundle]: error for bundle, error in damaged_here.items()}
         return x, damaged
 
     def _context(self, num_items: int, given: Tensor | None, absent: Tensor | None) -> Context:

@@ -60,17 +60,17 @@ class ExactProduct(ExactLayer):
         self.register_buffer("weight", torch.zeros(num_outputs, num_inputs, dtype=torch.int8))
         self.register_buffer("scale", torch.zeros(num_outputs))
 
-    def sums(self, x: Int8[Tensor, "N K"], ops: Operations) -> Int32[Tensor, "N C"]:
-        """The products, before their scale."""
-        return ops.product(x, self.weight)
-
     def activations(self, x: Int8[Tensor, "N K"], ops: Operations, *, low: int = -BYTE) -> Int8[Tensor, "N C"]:
         """The products as bytes, clamped to low..127."""
-        return ops.rescale(self.sums(x, ops), self.scale, low)
+        return ops.activations(x, self.weight, self.scale, low)
+
+    def squared_activations(self, x: Int8[Tensor, "N K"], ops: Operations) -> Int8[Tensor, "N C"]:
+        """The squares of the products that are positive, as bytes."""
+        return ops.squared_activations(x, self.weight, self.scale)
 
     def add_to(self, stream: Int32[Tensor, "N C"], x: Int8[Tensor, "N K"], ops: Operations) -> Int32[Tensor, "N C"]:
         """The residual stream with the products added; the stream may be overwritten."""
-        return ops.add_rescaled(stream, self.sums(x, ops), self.scale)
+        return ops.add_product(stream, x, self.weight, self.scale)
 
     def check_bounds(self, name: str) -> None:
         """Sums must stay below 2^24 (float32 holds them), and in the units of the output below 2^30."""

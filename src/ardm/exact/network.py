@@ -2,11 +2,12 @@
 
 import math
 import os
+import threading
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 import torch
@@ -23,6 +24,19 @@ FORCED_OPERATIONS = "ARDM_EXACT"
 """Environment variable that names the only operations to use: compiled, int8, float32 or float64."""
 MOST_OF_A_REASON = 120
 """So many characters of an error's message are shown; compilers write pages."""
+_CHOOSING = threading.Lock()
+
+
+@dataclass
+class _Precision:
+    """PyTorch's setting for float32 products, which all threads share."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    num_users: int = 0
+    before: str = "highest"
+
+
+_PRECISION = _Precision()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +120,9 @@ class ExactNetwork(nn.Module):
 
     def operations(self, device: torch.device) -> Operations:
         """The fastest operations of a device that pass the self-test."""
-        if device not in self._chosen:
-            self._chosen[device] = choose_operations(self.core, self.test, device)
+        with _CHOOSING:
+            if device not in self._chosen:
+                self._chosen[device] = choose_operations(self.core, self.test, device)
         return self._chosen[device]
 
 
@@ -146,13 +161,19 @@ def _failure(core: nn.Module, test: SelfTest, ops: Operations) -> str | None:
 
 @contextmanager
 def full_float32() -> Iterator[None]:
-    """float32 products without TF32."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
+    """float32 products without TF32, until the last thread leaves."""
+    with _PRECISION.lock:
+        if _PRECISION.num_users == 0:
+            _PRECISION.before = torch.get_float32_matmul_precision()
+            torch.set_float32_matmul_precision("highest")
+        _PRECISION.num_users += 1
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        with _PRECISION.lock:
+            _PRECISION.num_users -= 1
+            if _PRECISION.num_users == 0:
+                torch.set_float32_matmul_precision(_PRECISION.before)
 
 
 @cache

@@ -11,6 +11,8 @@ No product is followed by a floating-point sum, so that no compiler may contract
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import cached_property
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -55,6 +57,18 @@ class Operations(ABC):
         scale: Float64[Tensor, "H C"],
     ) -> Heads:
         """Values weighted by a table of their scores' distances to the largest one, rescaled to +-127."""
+
+    def activations(self, x: Bytes, weight: Weight, scale: Scale, low: int) -> Activations:
+        """x weight^T times the scale of each channel, clamped to low..127."""
+        return self.rescale(self.product(x, weight), scale, low)
+
+    def squared_activations(self, x: Bytes, weight: Weight, scale: Scale) -> Activations:
+        """The square of x weight^T times the scale of each channel, clamped to 0..127; 0 where it is negative."""
+        return self.rescale_squared(self.product(x, weight), scale)
+
+    def add_product(self, stream: Stream, x: Bytes, weight: Weight, scale: Scale) -> Stream:
+        """stream + x weight^T times the scale of each channel, clamped to +-STREAM_LIMIT; it may be overwritten."""
+        return self.add_rescaled(stream, self.product(x, weight), scale)
 
     def norm(self, x: Stream, gain: Number, limit: int) -> Int16[Tensor, "N C"]:
         """x over its length times the gain, clamped to +-limit."""
@@ -143,12 +157,34 @@ class TorchOperations(Operations):
 
 
 class FusedOperations(TorchOperations):
-    """The same with bytes, each operation but the products compiled to one kernel by PyTorch: the fastest on a GPU."""
+    """Kernels of our own for the heaviest operations, the others compiled by PyTorch: the fastest on a GPU."""
 
     def __init__(self) -> None:
         super().__init__(int8_product)
-        for name in ("norm", "depthwise", "rescale", "add_rescaled", "rescale_squared", "rotate", "attend", "embed"):
+        for name in ("norm", "rotate", "attend"):
             setattr(self, name, torch.compile(getattr(self, name), dynamic=True))
+
+    def activations(self, x: Bytes, weight: Weight, scale: Scale, low: int) -> Activations:
+        return self._kernels.rescaled_product(x, weight, scale, low)
+
+    def squared_activations(self, x: Bytes, weight: Weight, scale: Scale) -> Activations:
+        return self._kernels.squared_product(x, weight, scale)
+
+    def add_product(self, stream: Stream, x: Bytes, weight: Weight, scale: Scale) -> Stream:
+        return self._kernels.added_product(stream, x, weight, scale, STREAM_LIMIT)
+
+    def depthwise(self, x: Pixels, weight: Taps, scale: Scale) -> MixedPixels:
+        return self._kernels.depthwise(x, weight, scale)
+
+    def embed(self, index: Int[Tensor, "N G"], table: Int32[Tensor, "G V C"]) -> Stream:
+        return self._kernels.embed(index, table)
+
+    @cached_property
+    def _kernels(self) -> ModuleType:
+        """Loaded when they are used: Triton comes with PyTorch for GPUs alone."""
+        from ardm.exact import gpu_kernels
+
+        return gpu_kernels
 
 
 class CompiledOperations(Operations):

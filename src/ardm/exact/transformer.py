@@ -77,7 +77,7 @@ class ExactBlock(nn.Module):
         """The block's output; x may be overwritten."""
         x = self.attention(x, rotation, ops)
         rows = self.norm(x, ops).to(torch.int8).flatten(0, 1)
-        hidden = ops.rescale_squared(self.expand.sums(rows, ops), self.expand.scale)
+        hidden = self.expand.squared_activations(rows, ops)
         return self.contract.add_to(x.flatten(0, 1), hidden, ops).view(x.shape)
 
 
