@@ -16,16 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ardm.data.audio import (
-    WAV_GUID_TAIL,
     AudioCorpus,
     AudioSampler,
     load_audio,
     load_audio_folder,
     read_audio,
-    write_wav,
 )
 from ardm.data.corpus import Corpus, Sampler
 from ardm.data.sc09 import DIGITS, has_sc09, load_sc09
+from ardm.data.sound_files import WAV_GUID_TAIL, write_wav
 from ardm.errors import DataError
 
 RANDOM = np.random.default_rng(0)

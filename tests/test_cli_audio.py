@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from ardm.cli import main
-from ardm.data.audio import read_audio, write_wav
-from ardm.media.pictures import spectrogram
+from ardm.data.audio import read_audio
+from ardm.data.images import read_image
+from ardm.data.sound_files import write_wav
+from ardm.media.spectrograms import Panel, draw_spectrograms
 from invoke import fails, output
 
 SMALL = ["--item-length", "64", "--widths", "8", "12", "--depths", "1", "1", "--batch-size", "4", "--steps", "6"]
@@ -61,9 +62,9 @@ def test_samples_are_sound_or_pictures(run, capsys, tmp_path):
     output(capsys, [*base, str(tmp_path / "two.wav"), "-n", "2"])
     assert {f.name for f in tmp_path.glob("two*")} == {"two-1.wav", "two-2.wav"}
     output(capsys, [*base, str(tmp_path / "two.png"), "-n", "2"])
-    with Image.open(tmp_path / "two.png") as picture:
-        rows = np.asarray(picture)
-    assert np.array_equal(rows[:129], spectrogram(read_audio(tmp_path / "two-1.wav").samples))
+    sounds = [read_audio(tmp_path / f"two-{i}.wav").samples for i in (1, 2)]
+    panels = [Panel(sound=sound, title=f"sample {i}") for i, sound in enumerate(sounds, 1)]
+    assert np.array_equal(read_image(tmp_path / "two.png", 3), draw_spectrograms(panels, 2, RATE))
     values = json.loads(output(capsys, [*base[:-1], "--json"]))
     assert values["samples"] == [clip.samples.tolist()]
     assert values["rate"] == RATE
@@ -73,9 +74,34 @@ def test_samples_are_sound_or_pictures(run, capsys, tmp_path):
 def test_a_chain_is_a_row_of_spectrograms(run, capsys, tmp_path, name):
     flags = ["-n", "2", "--calls", "20", "--chain"]
     output(capsys, ["sample", str(run / name), *flags, "-o", str(tmp_path / "c.png")])
-    with Image.open(tmp_path / "c.png") as picture:
-        assert picture.size[0] % 5 == 8 % 5  # five states with four gaps of two pixels
-        assert picture.size[1] == 2 * 129 + 2
+    chains = json.loads(output(capsys, ["sample", str(run / name), *flags, "--json"]))["chains"]
+    panels = [
+        Panel(sound=np.array(state, np.int16), title=title if i == 1 else "", group=f"sample {i}")
+        for i, chain in enumerate(chains, 1)
+        for state, title in zip(chain, ("call 1", "call 5", "call 10", "call 15", "call 20"), strict=True)
+    ]
+    assert np.array_equal(read_image(tmp_path / "c.png", 3), draw_spectrograms(panels, 5, RATE))
+
+
+def test_files_that_nobody_named_are_told(run, capsys, tmp_path):
+    base = ["sample", str(run / "run"), "--calls", "5", "-o"]
+
+    def told(*arguments: str) -> str:
+        capsys.readouterr()
+        assert main([*base, *arguments]) == 0
+        return capsys.readouterr().err
+
+    assert told(str(tmp_path / "one.wav")) == ""
+    assert told(str(tmp_path / "s.wav"), "-n", "3") == f"wrote 3 files: {tmp_path}/s-1.wav to s-3.wav\n"
+    assert told(str(tmp_path / "c.wav"), "-n", "2", "--chain") == (
+        f"wrote 10 files: {tmp_path}/c-1.wav to c-10.wav, 5 states of each sample in turn\n"
+    )
+
+
+def test_json_goes_to_files_of_that_name(run, capsys, tmp_path):
+    path = tmp_path / "s.json"
+    output(capsys, ["sample", str(run / "run"), "--calls", "5", "--json", "-o", str(path)])
+    assert json.loads(path.read_text())["rate"] == RATE
 
 
 @pytest.mark.parametrize("name", ["run", "upscale"])
@@ -123,6 +149,8 @@ def test_plan_info_and_report(run, capsys):
     [
         (["sample", "run"], "sound goes to a file: give one with -o"),
         (["sample", "run", "-o", "s.mp3"], "ends in .wav for sound or .png"),
+        (["sample", "run", "-o", "s.wav", "--json"], "--json writes JSON: give a name that ends in .json"),
+        (["infill", "run", "sound.wav", "-o", "s.WAV", "--json", "--mask", "0:1"], "or leave out --json; got s.WAV"),
         (["sample", "run", "-o", "s.wav", "--size", "1x1"], "a duration in seconds"),
         (["sample", "run", "-o", "s.wav", "--size", "99999"], "too many for one item"),
         (["infill", "run", "sound.wav", "-o", "s.wav"], "say what to fill with --mask START:STOP"),

@@ -147,6 +147,8 @@ def test_training_resumes(run, capsys):
     [
         (["sample", "run"], "images go to a file: give one with -o"),
         (["sample", "run", "-o", "s.jpg"], "images are written as PNG"),
+        (["sample", "run", "-o", "s.png", "--json"], "give a name that ends in .json, or leave out --json; got s.png"),
+        (["infill", "run", "image.png", "-o", "s.png", "--json", "--mask", "0,0,1,1"], "--json writes JSON"),
         (["sample", "run", "-o", "s.png", "--size", "8"], "--size must be WIDTHxHEIGHT"),
         (["sample", "run", "-o", "s.png", "--size", "9999x9999"], "too many for one item"),
         (["infill", "run", "image.png", "-o", "s.png"], "has no transparent pixels to fill"),

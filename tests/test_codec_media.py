@@ -29,7 +29,7 @@ from ardm.container.entries import Coded, Entry, Limits, Raw
 from ardm.container.fields import BytesFields, ImageFields, SoundFields, TextFields
 from ardm.container.options import Options, OrderChoice
 from ardm.container.single import read_single, write_single
-from ardm.data.audio import read_recording
+from ardm.data.sound_files import read_recording
 from ardm.errors import DamagedError, DataError, TooLargeError, UnknownModelError, UsageError
 from stored import unchecked_shapes
 from tiny_exact import ALPHABET, SAMPLE_RATE, hashing_codec, tiny_exact
@@ -391,7 +391,7 @@ class TestFiles:
         assert layout_of(tiny_exact("sound")).read(path) == content
 
     def test_more_than_two_channels_are_refused(self, tmp_path):
-        from ardm.data.audio import wav_file
+        from ardm.data.sound_files import wav_file
 
         path = tmp_path / "x.wav"
         path.write_bytes(wav_file(np.zeros((4, 3), np.int16), 8000))

@@ -21,7 +21,7 @@ from ardm.compression.sources import check_names, find_sources
 from ardm.container import blocks, directory, single
 from ardm.container.archive import ArchiveReader, ArchiveWriter
 from ardm.container.entries import Limits
-from ardm.data.audio import read_recording, wav_file
+from ardm.data.sound_files import read_recording, wav_file
 from ardm.errors import (
     ArdmError,
     DamagedError,

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ardm.data.audio import load_audio_folder, write_wav
+from ardm.data.audio import load_audio_folder
 from ardm.data.folders import split_folder
 from ardm.data.images import load_image_folder
+from ardm.data.sound_files import write_wav
 from ardm.data.text import load_own_text
 from ardm.errors import DataError
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ardm.codec.items import ItemCodec
+from ardm.codec.items import BATCHES_AT_A_TIME, ItemCodec
 from ardm.codec.symbols import spelling_of
 from ardm.depth import BaseDepthMap, DepthMap, absorbing
 from ardm.errors import DamagedError
@@ -81,6 +81,22 @@ def test_items_come_back_whatever_is_given_or_absent_and_however_they_are_batche
         assert torch.equal(decoded, x.masked_fill(masks["absent"], 0))
     bits = codec.measure(x, batch_size=7, **masks)
     assert all(8 * len(payload) <= 1.001 * b + 24.5 for payload, b in zip(payloads, bits, strict=True))
+
+
+@pytest.mark.parametrize("name", ["nibbles", sorted(PARAMETRIZATIONS)[0]])
+def test_threads_do_not_change_a_payload(name, monkeypatch):
+    """As on a GPU, where several batches are under way at a time."""
+    codec = codec_for(PARAMETRIZATIONS[name], (13,))
+    x = torch.randint(0, PARAMETRIZATIONS[name].depth.num_classes, (20, 13))
+    payloads = codec.encode(x)
+    monkeypatch.setitem(BATCHES_AT_A_TIME, "cpu", 3)
+    for batch_size in (1, 7, 64):
+        assert codec.encode(x, batch_size=batch_size) == payloads
+        assert torch.equal(codec.decode(payloads, batch_size=batch_size), x)
+    payloads[11] = b"\x01" + payloads[11]
+    restored, damaged = codec.salvage(payloads, batch_size=7)
+    assert set(damaged) == {11}
+    assert torch.equal(restored[:11], x[:11])
 
 
 @pytest.mark.parametrize("name", sorted(PARAMETRIZATIONS))

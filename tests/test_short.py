@@ -12,7 +12,7 @@ from ardm.compression.modelled import ContentCodec, ModelsAtHand
 from ardm.container.entries import Limits
 from ardm.container.short import Short, is_short, read_short, write_short
 from ardm.container.single import is_single
-from ardm.data.audio import wav_file
+from ardm.data.sound_files import wav_file
 from ardm.errors import DamagedError, TooLargeError, UnknownModelError
 from golden.make import drawn_value
 from test_mutations import mutations

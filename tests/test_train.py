@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -97,9 +98,15 @@ def test_a_run_from_before_a_field_was_added_goes_on(tmp_path):
 def test_a_run_stopped_while_it_measures_is_saved_and_goes_on(tmp_path):
     corpus, folder = tiny_corpus(tmp_path), tmp_path / "run"
     trainer = Trainer(tiny_config(), corpus, CPU)
-    measuring: list[int] = []
-    run_training(trainer, folder, stop=lambda: bool(measuring), on_profile=measuring.append)
-    assert (trainer.step, trainer.finished, measuring) == (12, False, [final_passes(trainer) * trainer.num_eval_items])
+    wanted, made = [], []
+
+    def on_profile(num_observations: int) -> Callable[[int], None]:
+        wanted.append(num_observations)
+        return made.append
+
+    run_training(trainer, folder, stop=lambda: bool(wanted), on_profile=on_profile)
+    assert (trainer.step, trainer.finished, wanted) == (12, False, [final_passes(trainer) * trainer.num_eval_items])
+    assert len(made) == 1
     assert load_model(folder).step == 12
     assert train(tiny_config(), corpus, folder, resume=True).finished
     train(tiny_config(), corpus, tmp_path / "whole")

@@ -28,11 +28,11 @@ def run_training(
     stop: Callable[[], bool] = lambda: False,
     on_metrics: Callable[[Metrics], None] = lambda metrics: None,
     on_step: Callable[[int], None] = lambda step: None,
-    on_profile: Callable[[int], None] = lambda num_observations: None,
+    on_profile: Callable[[int], Callable[[int], None]] = lambda num_observations: lambda count: None,
 ) -> None:
     """Train to the configured number of steps, or until `stop` says so; the state is saved either way.
 
-    A run that is finished already is left as it is.
+    A run that is finished already is left as it is. `on_profile` gives a function that is told of observations made.
     """
     if trainer.finished:
         return
@@ -43,9 +43,13 @@ def run_training(
         def evaluate(num_passes: int = 1, on_batch: Callable[[int], None] = lambda num_items: None) -> None:
             on_metrics(log(trainer.evaluate(num_passes, on_batch) | {"seconds": clock.seconds()}))
 
-        def heed_stop(num_items: int) -> None:
-            if stop():
-                raise Stopped
+        def heeding_stop(advance: Callable[[int], None]) -> Callable[[int], None]:
+            def on_batch(num_items: int) -> None:
+                advance(num_items)
+                if stop():
+                    raise Stopped
+
+            return on_batch
 
         while trainer.step < config.steps and not stop():
             metrics = trainer.train_step()
@@ -63,9 +67,9 @@ def run_training(
         save_state(trainer, folder)
         if trainer.step == config.steps:  # the profile that the planner will use deserves a closer look
             num_passes = final_passes(trainer)
-            on_profile(num_passes * trainer.num_eval_items)
+            advance = on_profile(num_passes * trainer.num_eval_items)
             with contextlib.suppress(Stopped):
-                evaluate(num_passes, heed_stop)
+                evaluate(num_passes, heeding_stop(advance))
                 trainer.finished = True
                 clock.seconds()
                 save_state(trainer, folder)

@@ -131,6 +131,7 @@ class Caller:
     def call(self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], groups: Sequence[Group]) -> Rows:
         """What the network says of one group of each item. One call."""
         where, is_real = _padded([group.variables for group in groups])
+        real = self.tensor(np.flatnonzero(is_real)) if not is_real.all() else None
         stages = np.array([group.stage for group in groups])
         index = torch.from_numpy(where).to(self.device)
         shape = (-1, *self._shape)
@@ -139,11 +140,11 @@ class Caller:
         )
         sizes = is_real.sum(1)
         return Rows(
-            outputs=_selected(outputs.cpu().numpy(), is_real),
+            outputs=_selected(outputs, real),
             item=np.arange(len(groups)).repeat(sizes),
             variable=where[is_real],
             stage=stages.repeat(sizes),
-            parent=_selected(inputs.gather(1, index).cpu().numpy(), is_real),
+            parent=_selected(inputs.gather(1, index), real),
             bounds=list(itertools.pairwise([0, *sizes.cumsum().tolist()])),
         )
 
@@ -169,6 +170,7 @@ def _padded(parts: Sequence[Int[np.ndarray, "_"]]) -> tuple[Int[np.ndarray, "B N
     return padded, is_real
 
 
-def _selected(rows: Integer[np.ndarray, "B N *O"], is_real: Bool[np.ndarray, "B N"]) -> Integer[np.ndarray, "R *O"]:
-    """The rows that are no padding; no copy where none is."""
-    return rows.reshape(-1, *rows.shape[2:]) if is_real.all() else rows[is_real]
+def _selected(rows: Integer[Tensor, "B N *O"], real: Int[Tensor, "R"] | None) -> Integer[np.ndarray, "R *O"]:
+    """The rows of these numbers, or all, chosen where they are: padding is not worth a copy from a GPU."""
+    rows = rows.flatten(0, 1)
+    return (rows if real is None else rows[real]).cpu().numpy()

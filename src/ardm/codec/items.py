@@ -15,8 +15,9 @@ coded variables, item by item, by rising index, each as a 32-bit little-endian n
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import blake2b
 from typing import Any, TypeVar
 
@@ -41,20 +42,25 @@ Result = TypeVar("Result")
 
 OnBatch = Callable[[int], None]
 BATCHES_AT_A_TIME = {"cpu": 1, "cuda": 4}
-"""Batches that are decoded at a time, by the kind of device; exact networks have threads of their own on a CPU."""
+"""Batches that are coded at a time, by the kind of device; exact networks have threads of their own on a CPU."""
 
 
 def _ignore(num_rows: int) -> None:
     pass
 
 
-def _in_threads(num_threads: int, function: Callable[..., Result], *columns: Sequence[Any]) -> Iterator[Result]:
-    """What a function makes of each row of the columns, in turn."""
+def _in_threads(num_threads: int, function: Callable[..., Result], *columns: Iterable[Any]) -> Iterator[Result]:
+    """What a function makes of each row of the columns, in turn; no more are under way than there are threads."""
     if num_threads == 1:
         yield from map(function, *columns)
         return
     with ThreadPoolExecutor(num_threads) as pool:
-        yield from pool.map(function, *columns)
+        under_way: deque[Future[Result]] = deque()
+        for row in zip(*columns, strict=True):
+            if len(under_way) == num_threads:
+                yield under_way.popleft().result()
+            under_way.append(pool.submit(function, *row))
+        yield from (future.result() for future in under_way)
 
 
 class ItemCodec:
@@ -236,14 +242,16 @@ class ItemCodec:
         """The symbols of one item after the other."""
         plans = self._caller.plans(context)
         rows = ((item, group) for item, plan in enumerate(plans) for group in plan)
-        batches = iter(lambda: list(itertools.islice(rows, batch_size)), [])
-        coded_groups = itertools.chain.from_iterable(self._coded_groups(x, context, b, on_batch) for b in batches)
+        num_threads = BATCHES_AT_A_TIME[self._caller.device.type]
+        batches = iter(lambda: list(itertools.islice(rows, max(1, batch_size // num_threads))), [])
+        coded = _in_threads(num_threads, lambda batch: self._coded_groups(x, context, batch, on_batch), batches)
+        coded_groups = itertools.chain.from_iterable(coded)
         for plan in plans:
             yield [pair for _ in plan for pair in next(coded_groups)]
 
     def _coded_groups(
         self, x: Int[Tensor, "N D"], context: Context, batch: Sequence[tuple[int, Group]], on_batch: OnBatch
-    ) -> Iterator[Coded]:
+    ) -> list[Coded]:
         """The symbols of several groups of any items, from one call."""
         items = self._caller.tensor([item for item, _ in batch])
         groups = [group for _, group in batch]
@@ -254,15 +262,14 @@ class ItemCodec:
         item, variable, level = map(self._caller.tensor, (rows.item, rows.variable, rows.stage + 1))
         children = self._caller.at_level(x[item, variable], level).cpu().numpy()
         on_batch(len(batch))
-        yield from self._spelled(rows, children)
+        return self._spelled(rows, children)
 
-    def _spelled(self, rows: Rows, children: Int[np.ndarray, "R"]) -> Iterator[Coded]:
+    def _spelled(self, rows: Rows, children: Int[np.ndarray, "R"]) -> list[Coded]:
         """For each group the symbols of its children."""
         symbols = self._spelling.symbols(rows.stage, rows.parent, children)
         positions = range(self._spelling.length)
         weights = [self._spelling.weights(rows.outputs, rows.stage, rows.parent, symbols[:, :i]) for i in positions]
-        for begin, end in rows.bounds:
-            yield [(symbols[begin:end, i], weights[i][begin:end]) for i in positions]
+        return [[(symbols[begin:end, i], weights[i][begin:end]) for i in positions] for begin, end in rows.bounds]
 
 
 class _Batch:

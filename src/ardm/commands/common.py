@@ -2,6 +2,7 @@
 
 import math
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from ardm.errors import UsageError
 if TYPE_CHECKING:
     import numpy as np
     import torch
+    from rich.progress import Progress, TaskID
     from torch import Tensor
 
     from ardm.checkpoint import TrainedModel
@@ -27,18 +29,47 @@ OutputPath = Annotated[Path | None, tyro.conf.arg(aliases=["-o"])]
 
 PUBLISHED = ("text8", "cifar10", "sc09")
 """Data sets with a test split of their own."""
+SECONDS_A_LINE = 30
+"""Least time between two lines of progress where there is no terminal."""
 
 
 @contextmanager
-def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr, shown on a terminal only; the function advances it."""
+def progress(title: str, total: int, opening: str | None = None) -> Iterator[Callable[[int], None]]:
+    """A function that advances a progress bar on stderr; without a terminal there are the opening and lines instead."""
     from rich.console import Console
     from rich.progress import Progress
 
     console = Console(stderr=True)
     with Progress(console=console, disable=not sys.stderr.isatty(), transient=True) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda count: bar.advance(task, count)
+        if bar.disable and opening is not None:
+            print(opening, file=sys.stderr)
+        yield advancing(bar, bar.add_task(title, total=total), title, total)
+
+
+def advancing(bar: "Progress", task: "TaskID", title: str, total: int) -> Callable[[int], None]:
+    """A function that advances a bar or, where it is disabled for want of a terminal, says now and then how far it is.
+
+    What is done within 30 seconds is done in silence.
+    """
+    if not bar.disable:
+        return lambda count: bar.advance(task, count)
+    done, started = 0, time.monotonic()
+    said = started
+
+    def advance(count: int) -> None:
+        nonlocal done, said
+        done, now = done + count, time.monotonic()
+        if now - said >= SECONDS_A_LINE and done < total:
+            said = now
+            print(progress_line(title, done, total, now - started), file=sys.stderr)
+
+    return advance
+
+
+def progress_line(title: str, done: int, total: int, seconds: float) -> str:
+    """How far something is after so many seconds, for a reader."""
+    minutes = math.ceil(seconds * (total - done) / done / 60)
+    return f"{title}: {done:,} of {total:,} ({100 * done // total}%), about {minutes} min left"
 
 
 def require_positive(**flags: float | int | None) -> None:

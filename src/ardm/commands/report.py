@@ -73,11 +73,15 @@ class Report:
         calls = medium.budgets if self.calls is None else self.calls
         if min(calls) < model.num_stages:
             raise UsageError(f"--calls must be at least {model.num_stages}, one for each stage; got {min(calls)}")
-        budgets = [min(c, model.num_stages * model.num_variables) for c in calls]
+        budgets = sorted({min(c, model.num_stages * model.num_variables) for c in calls}, reverse=True)
         orders = medium.orders if self.orders is None else self.orders
         columns = len(self.schedules) + len(self.planned_in)
-        total = len(items) * (len(orders) * model.num_stages * model.num_variables + columns * sum(budgets))
-        with progress("calls", total) as advance, autocast():
+        calls_an_item = self.passes + len(orders) * model.num_stages * model.num_variables + columns * sum(budgets)
+        total = len(items) * calls_an_item
+        opening = (
+            f"scoring {title}: {1 + len(orders)} order(s), {len(budgets)} budget(s); {total:,} calls of the network"
+        )
+        with progress("calls", total, opening) as advance, autocast():
             report = CallsReport(
                 model=model,
                 x=torch.from_numpy(items).to(device),
@@ -87,7 +91,7 @@ class Report:
                 advance=advance,
             )
             singles = report.orders(orders, self.passes)
-            rows = report.budgets(sorted(set(budgets), reverse=True), self.schedules, self.planned_in)
+            rows = report.budgets(budgets, self.schedules, self.planned_in)
         if self.json:
             tables = {"data": title, "orders": [r.to_dict() for r in singles], "budgets": [r.to_dict() for r in rows]}
             write_output(self.output, to_json(tables))

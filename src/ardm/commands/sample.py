@@ -51,8 +51,8 @@ class SamplerFlags:
     """Samples drawn together; another size draws other samples."""
     seed: int = 0
     output: OutputPath = None
-    """Write to this file: a PNG for images, with a grid for several; a WAV for sound, or a PNG for its picture. Text
-    goes to the screen without one."""
+    """Write to this file: a PNG for images, with a grid for several; a WAV for sound (for several s-1.wav and so on),
+    or a PNG for its picture. Text and JSON go to the screen without one."""
     device: str | None = None
     json: bool = False
     """JSON instead; lists of integers for anything but characters."""
@@ -63,6 +63,8 @@ class SamplerFlags:
         require_positive(batch_size=self.batch_size)
         if self.top_p > 1:
             raise UsageError(f"--top-p must be at most 1, got {self.top_p}")
+        if self.json:
+            check_json_path(self.output)
 
     def num_shown(self, medium: "Medium") -> int:
         """How many items are written, at most."""
@@ -130,6 +132,15 @@ class SamplerFlags:
             else:
                 shown = model.depth.middle(step.values, step.stage + step.mask.long())
             yield shown.cpu().numpy()
+
+
+def check_json_path(path: Path | None) -> None:
+    """A usage error for a name that promises sound or an image where JSON will be written."""
+    from ardm.data.image_files import IMAGE_SUFFIXES
+    from ardm.data.sound_files import AUDIO_SUFFIXES
+
+    if path is not None and path.suffix.lower() in AUDIO_SUFFIXES | IMAGE_SUFFIXES:
+        raise UsageError(f"--json writes JSON: give a name that ends in .json, or leave out --json; got {path.name}")
 
 
 def spread(num_calls: int, num_states: int) -> list[int]:

@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from ardm.commands.common import require_positive
+from ardm.commands.common import advancing, require_positive
 from ardm.errors import ArdmError, UsageError
 
 if TYPE_CHECKING:
@@ -214,13 +214,18 @@ def run_with_progress(trainer: "Trainer", folder: Path, minutes: float | None) -
             else:
                 console.print(evaluation_line(metrics), highlight=False)
 
+        def on_profile(num_observations: int) -> Callable[[int], None]:
+            console.print(profile_line(num_observations), highlight=False)
+            bar.reset(task, description="loss profile", total=num_observations)
+            return advancing(bar, task, "loss profile", num_observations)
+
         run_training(
             trainer,
             folder,
             stop=lambda: bool(interrupted) or (deadline is not None and time.monotonic() > deadline),
             on_metrics=on_metrics,
             on_step=lambda step: bar.update(task, completed=step),
-            on_profile=lambda count: console.print(profile_line(count), highlight=False),
+            on_profile=on_profile,
         )
     if interrupted and not trainer.finished:
         raise ArdmError(f"stopped at step {trainer.step}, which is saved in {folder}; --resume goes on")

@@ -1,13 +1,9 @@
 """Sounds as items: 16-bit mono clips, cut into windows of D samples.
 
-Class k stands for the sample k - 32768, so that neighbouring classes are neighbouring amplitudes. Files are read
-exactly or refused: WAV by the standard library alone, FLAC by soundfile.
+Class k stands for the sample k - 32768, so that neighbouring classes are neighbouring amplitudes.
 """
 
 import hashlib
-import io
-import struct
-import wave
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,8 +17,8 @@ from torch import Tensor
 
 from ardm.data.corpus import Split, on_device_if_it_fits
 from ardm.data.folders import FileSplits, split_folder
+from ardm.data.sound_files import AUDIO_SUFFIXES, read_recording
 from ardm.errors import DataError
-from ardm.files import written_whole
 from ardm.orders import Shape
 
 AudioKind = Literal["sc09", "audio"]
@@ -31,14 +27,7 @@ Samples = Int16[np.ndarray, "_"]
 
 ZERO_CLASS = 2**15
 """The class of silence."""
-AUDIO_SUFFIXES = {".wav", ".flac"}
 FOLDER_HOLDS = "WAV and FLAC files"
-
-WAV_PCM, WAV_EXTENSIBLE = 1, 0xFFFE
-WAV_ENCODINGS = {2: "ADPCM", 3: "floating-point", 6: "A-law", 7: "mu-law", 17: "ADPCM", 85: "MP3"}
-"""What is refused, by the number that a WAV file gives it."""
-WAV_GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")
-"""Ends the encoding of an extensible WAV file; the plain encoding comes before it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,115 +202,3 @@ def read_audio(path: Path, *, mix_down: bool = False) -> Clip:
         raise DataError(f"{path} has {num_channels} channels; mono is handled, mix it down first")
     samples = np.rint(recording.frames.mean(axis=1)).astype(np.int16) if num_channels > 1 else recording.frames[:, 0]
     return Clip(samples=samples, rate=recording.rate, num_channels=num_channels)
-
-
-def write_wav(path: Path, samples: Int16[np.ndarray, "N"], rate: int) -> None:
-    """Write samples to a 16-bit mono WAV file as a whole."""
-    with written_whole(path) as temporary, wave.open(str(temporary), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(rate)
-        file.writeframes(samples.astype("<i2", copy=False).tobytes())
-
-
-def wav_file(frames: Int16[np.ndarray, "N C"], rate: int) -> bytes:
-    """A 16-bit WAV file of these samples, with the shortest header that there is."""
-    data, frame_bytes = frames.astype("<i2", copy=False).tobytes(), 2 * frames.shape[1]
-    bytes_a_second = rate * frame_bytes & 0xFFFFFFFF  # for players only; the highest rates do not fit
-    header = struct.pack("<HHIIHH", WAV_PCM, frames.shape[1], rate, bytes_a_second, frame_bytes, 16)
-    chunks = b"".join(
-        name + struct.pack("<I", len(chunk)) + chunk for name, chunk in ((b"fmt ", header), (b"data", data))
-    )
-    return b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WAVE" + chunks
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recording:
-    """What a file holds."""
-
-    frames: Int16[np.ndarray, "N C"]
-    rate: int
-
-
-def read_recording(path: Path) -> Recording:
-    """A WAV or FLAC file of 16-bit samples, exactly, with all of its channels."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror})") from None
-    if not content:
-        raise DataError(f"{path} is empty")
-    if content[:4] == b"RIFF" and content[8:12] == b"WAVE":
-        return _read_wav(content, path)
-    if content[:4] == b"fLaC":
-        return _read_flac(content, path)
-    raise DataError(f"{path} is neither a WAV nor a FLAC file; convert it to one of them")
-
-
-def _unfit(path: Path, kind: str) -> DataError:
-    return DataError(f"{path} holds {kind} samples; 16-bit PCM is handled, convert it first")
-
-
-def _damaged(path: Path, what: str) -> DataError:
-    return DataError(f"{path} is damaged: {what}; fetch or save it again")
-
-
-def _read_wav(content: bytes, path: Path) -> Recording:
-    """Python's own reader takes cut files for shorter ones, and extensible ones only since 3.12; this one is exact."""
-    chunks = _wav_chunks(content, path)
-    header, data = chunks.get(b"fmt ", b""), chunks[b"data"]
-    if len(header) < 16:
-        raise _damaged(path, "it does not say what its samples are")
-    encoding, num_channels, rate, _, frame_bytes, bits = struct.unpack_from("<HHIIHH", header)
-    if encoding == WAV_EXTENSIBLE and header[26:40] == WAV_GUID_TAIL:
-        (encoding,) = struct.unpack_from("<H", header, 24)
-    if encoding != WAV_PCM:
-        raise _unfit(path, WAV_ENCODINGS.get(encoding, f"compressed (WAV encoding {encoding})"))
-    if bits != 16:
-        raise _unfit(path, f"{bits}-bit")
-    if rate == 0 or num_channels == 0 or frame_bytes != 2 * num_channels:
-        raise _damaged(path, f"it claims {num_channels} channels in {frame_bytes} bytes at {rate} Hz")
-    if len(data) % frame_bytes:
-        raise _damaged(path, f"{len(data)} bytes of samples are no whole number of {frame_bytes} bytes")
-    return Recording(frames=np.frombuffer(data, "<i2").astype(np.int16).reshape(-1, num_channels), rate=rate)
-
-
-def _wav_chunks(content: bytes, path: Path) -> dict[bytes, bytes]:
-    """The chunks up to the samples, which must be there to the last byte; what follows them is not needed."""
-    chunks: dict[bytes, bytes] = {}
-    start = 12
-    while b"data" not in chunks:
-        if len(content) < start + 8:
-            raise _damaged(path, "it ends before its samples")
-        name, size = struct.unpack_from("<4sI", content, start)
-        chunks[name] = content[start + 8 : start + 8 + size]
-        if len(chunks[name]) < size:
-            raise _damaged(path, f"it promises {size} bytes where {len(chunks[name])} are left")
-        start += 8 + size + size % 2
-    return chunks
-
-
-def _read_flac(content: bytes, path: Path) -> Recording:
-    """The samples, checked against the length and the MD5 that the file's header gives for them."""
-    try:
-        import soundfile
-    except (ImportError, OSError):  # OSError where the library that it wraps is missing
-        raise DataError("reading FLAC needs soundfile: pip install 'ardm[audio]'") from None
-    fields, md5 = int.from_bytes(content[18:26], "big"), content[26:42]
-    bits, num_frames = (fields >> 36) % 2**5 + 1, fields % 2**36
-    if len(md5) < 16:
-        raise _damaged(path, "it ends before its samples")
-    if bits != 16:
-        raise _unfit(path, f"{bits}-bit")
-    if num_frames == 0:
-        raise DataError(f"{path} holds no samples or does not say how many; leave it out or encode it again")
-    try:
-        with soundfile.SoundFile(io.BytesIO(content)) as file:
-            frames, rate = file.read(dtype="int16", always_2d=True), file.samplerate
-    except (soundfile.SoundFileError, MemoryError):
-        raise _damaged(path, "its samples cannot be decoded") from None
-    if len(frames) != num_frames:
-        raise _damaged(path, f"it promises {num_frames} samples and holds {len(frames)}")
-    if any(md5) and hashlib.md5(frames.astype("<i2", copy=False).tobytes()).digest() != md5:
-        raise _damaged(path, "its samples are not those that its MD5 was made from")
-    return Recording(frames=frames, rate=rate)

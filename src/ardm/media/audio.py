@@ -1,6 +1,8 @@
 """Sound: WAV and FLAC files and ranges of time in, WAV files and spectrograms out."""
 
+import math
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,17 +11,23 @@ from jaxtyping import Bool, Int, Int16
 
 from ardm.checkpoint import TrainedModel
 from ardm.config import MAX_VARIABLES, AudioData
-from ardm.data.audio import ZERO_CLASS, load_audio, read_audio, write_wav
+from ardm.data.audio import ZERO_CLASS, load_audio, read_audio
 from ardm.data.corpus import Corpus
 from ardm.data.sc09 import has_sc09, load_sc09
+from ardm.data.sound_files import write_wav
 from ardm.errors import UsageError
 from ardm.files import check_writable
 from ardm.media.medium import GappedItem, Samples
-from ardm.media.pictures import grid, spectrogram, write_png
+from ardm.media.pictures import Picture, write_png
+from ardm.media.spectrograms import Panel, draw_spectrograms
 from ardm.orders import Shape
 from ardm.output import to_json, write_output
 
 BUDGETS_A_STAGE = (1000, 500, 100, 50)
+MOST_COLUMNS = 4
+"""Of spectrograms in a picture of several samples."""
+
+Sound = Int16[np.ndarray, "_"]
 
 
 class AudioMedium:
@@ -74,7 +82,7 @@ class AudioMedium:
         check_writable(path)
 
     def write(self, samples: Samples, path: Path | None, *, as_json: bool) -> None:
-        """A WAV file for each sample (or state), or one picture with a row for each."""
+        """A WAV file for each sample (or state), or one picture of all."""
         chains = [[self._sound(state) for state in chain] for chain in samples.chains]
         if as_json:
             key = "chains" if samples.is_chain else "samples"
@@ -82,13 +90,37 @@ class AudioMedium:
             write_output(path, to_json({"calls": samples.calls[-1], "rate": self.rate, key: values}, indent=None))
             return
         assert path is not None
-        sounds = [sound for chain in chains for sound in chain]
         if path.suffix.lower() == ".png":
-            columns = len(chains[0]) if samples.is_chain else 1
-            write_png(path, grid(np.stack([spectrogram(sound) for sound in sounds]), columns))
+            picture = self._chains(chains, samples.calls) if samples.is_chain else self._sounds([c[-1] for c in chains])
+            write_png(path, picture)
             return
-        for file, sound in zip(numbered(path, len(sounds)), sounds, strict=True):
+        sounds = [sound for chain in chains for sound in chain]
+        files = numbered(path, len(sounds))
+        for file, sound in zip(files, sounds, strict=True):
             write_wav(file, sound, self.rate)
+        if len(files) > 1:  # names that the user has not given
+            states = f", {len(chains[0])} states of each sample in turn" if samples.is_chain else ""
+            print(f"wrote {len(files)} files: {files[0]} to {files[-1].name}{states}", file=sys.stderr)
+
+    def _sounds(self, sounds: Sequence[Sound]) -> Picture:
+        """Spectrograms of samples, numbered like their WAV files."""
+        titles = [f"sample {i}" for i in range(1, len(sounds) + 1)] if len(sounds) > 1 else [""]
+        panels = [Panel(sound=sound, title=title) for sound, title in zip(sounds, titles, strict=True)]
+        columns = len(panels) if len(panels) <= 3 else min(MOST_COLUMNS, math.ceil(len(panels) ** 0.5))
+        return draw_spectrograms(panels, columns, self.rate)
+
+    def _chains(self, chains: Sequence[Sequence[Sound]], calls: Sequence[int]) -> Picture:
+        """A row of spectrograms for each chain."""
+        panels = [
+            Panel(
+                sound=sound,
+                title=f"call {call}" if row == 0 else "",
+                group=f"sample {row + 1}" if len(chains) > 1 else "",
+            )
+            for row, chain in enumerate(chains)
+            for sound, call in zip(chain, calls, strict=True)
+        ]
+        return draw_spectrograms(panels, len(calls), self.rate)
 
     def _sound(self, classes: Int[np.ndarray, "T"]) -> Int16[np.ndarray, "T"]:
         """Samples; hidden ones are silent."""

@@ -11,7 +11,8 @@ from ardm.checkpoint import TrainedModel
 from ardm.config import MAX_VARIABLES, ImageData
 from ardm.data.cifar10 import has_cifar10, load_cifar10
 from ardm.data.corpus import Corpus
-from ardm.data.images import load_images, opened_image, parse_size, read_image
+from ardm.data.image_files import opened_image
+from ardm.data.images import load_images, parse_size, read_image
 from ardm.errors import DataError, UsageError
 from ardm.files import check_writable
 from ardm.media.medium import GappedItem, Samples

@@ -44,7 +44,14 @@ class CallsReport:
     def orders(self, names: Sequence[str], num_passes: int = 16) -> list[Row]:
         """The bound over random orders from so many steps an item, then named orders exactly, one variable a call."""
         full = full_schedule(self.model.num_variables, num_stages=self.model.num_stages)
-        result = bound(self.model, self.x, self._generator(), num_passes=num_passes, batch_size=self.batch_size)
+        result = bound(
+            self.model,
+            self.x,
+            self._generator(),
+            num_passes=num_passes,
+            batch_size=self.batch_size,
+            on_batch=self.advance,
+        )
         rows = [Row(order="random", schedule="one a call", calls=full.num_calls, estimate=result)]
         return rows + [self.exact(name, "one a call", full) for name in names]
 

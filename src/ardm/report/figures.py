@@ -1,6 +1,7 @@
 """Figures. Needs matplotlib (the `plots` extra)."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
@@ -9,11 +10,15 @@ from ardm.errors import ArdmError, UsageError
 from ardm.files import check_writable, written_whole
 from ardm.schedule import Plan
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 IMAGE_SUFFIXES = (".png", ".svg", ".pdf")
+BLUE, ORANGE = "#8da0cb", "#fc8d62"
 
 
 def draw_plan(losses: Float[np.ndarray, "S D"], plan: Plan, path: Path) -> None:
-    """The paper's Figure 3: the loss components, and the same with the steps of a call at one height."""
+    """The paper's Figure 3: the loss of each step, and with the steps of a call at one height; areas are bits."""
     check_image_path(path)
     try:
         from matplotlib.figure import Figure
@@ -21,18 +26,38 @@ def draw_plan(losses: Float[np.ndarray, "S D"], plan: Plan, path: Path) -> None:
         raise ArdmError("plots need matplotlib: pip install 'ardm[plots]'") from None
     num_stages, num_steps = losses.shape
     steps = np.arange(num_stages * num_steps + 1)
-    figure = Figure(figsize=(9, 3), layout="constrained")
+    percent = 100 * plan.lost_bits / plan.full_bits if plan.full_bits else 0.0
+    figure = Figure(figsize=(8, 3.5), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
-    left.stairs(losses.ravel(), steps, fill=True, color="#8da0cb")
-    left.set_title(f"every call: {plan.full_bits / num_steps:.3f} bits a variable")
-    right.stairs(grouped_losses(losses, plan).ravel(), steps, fill=True, color="#fc8d62")
-    right.set_title(f"{plan.schedule.num_calls} calls: {plan.bits / num_steps:.3f} bits a variable")
-    left.set_ylabel("loss component (bits)")
+    left.set_title(f"{len(steps) - 1:,} calls: {plan.full_bits / num_steps:.3f} bits a variable")
+    left.set_ylabel("loss of a step (bits)")
+    right.set_title(f"{plan.schedule.num_calls:,} calls: {plan.bits / num_steps:.3f} bits a variable")
+    lost = right.stairs(grouped_losses(losses, plan).ravel(), steps, fill=True, color=ORANGE)
     for axes in (left, right):
-        axes.set_xlabel("step")
+        bits = axes.stairs(losses.ravel(), steps, fill=True, color=BLUE)
         axes.set_xlim(0, steps[-1])
+        _label_steps(axes, num_stages, num_steps)
+    figure.legend(
+        [bits, lost],
+        ["with a call for each step (areas are bits)", f"lost by sharing calls: {percent:.2f}%"],
+        loc="outside lower center",
+        ncols=2,
+        frameon=False,
+    )
     with written_whole(path) as temporary:
         figure.savefig(temporary, format=path.suffix[1:], dpi=150)
+
+
+def _label_steps(axes: "Axes", num_stages: int, num_steps: int) -> None:
+    """Steps along the axis or, where there are several stages, their numbers and the lines between them."""
+    if num_stages == 1:
+        axes.set_xlabel("step (variables revealed before it)")
+        return
+    axes.set_xlabel(f"stage, of {num_steps:,} steps each")
+    axes.set_xticks((np.arange(num_stages) + 0.5) * num_steps, [str(stage + 1) for stage in range(num_stages)])
+    axes.tick_params(axis="x", length=0)
+    for stage in range(1, num_stages):
+        axes.axvline(stage * num_steps, color="black", linewidth=0.6, linestyle=(0, (4, 4)))
 
 
 def check_image_path(path: Path) -> None:

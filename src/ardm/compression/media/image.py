@@ -34,7 +34,7 @@ from ardm.compression.contents import Content, image_content, pixels_of
 from ardm.compression.media.layout import Laid
 from ardm.container.fields import Fields, ImageFields
 from ardm.container.wire import deflate, inflate
-from ardm.data.images import IMAGE_SUFFIXES, opened_image, unpacked
+from ardm.data.image_files import IMAGE_SUFFIXES, opened_image, unpacked
 from ardm.errors import DamagedError, DataError
 from ardm.orders import Shape
 

@@ -19,7 +19,8 @@ from ardm.codec.windows import Canvas
 from ardm.compression.contents import Content, frames_of, sound_content
 from ardm.compression.media.layout import Laid
 from ardm.container.fields import Fields, SoundFields
-from ardm.data.audio import AUDIO_SUFFIXES, ZERO_CLASS, read_recording, wav_file
+from ardm.data.audio import ZERO_CLASS
+from ardm.data.sound_files import AUDIO_SUFFIXES, read_recording, wav_file
 from ardm.errors import DamagedError, DataError
 from ardm.orders import Shape
 
