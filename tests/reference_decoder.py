@@ -467,11 +467,11 @@ def nearest(value: Decimal) -> int:
 
 @cache
 def tables() -> tuple[Array, ...]:
-    """EXP (d = 0..1110), INV (g = -256..1024), T (j = 0..2928) and GROW (j = 0..640)."""
+    """EXP (d = 0..1110), INV (g = -256..1024), T (j = 0..2928) and GROW (j = 0..5120)."""
     exp = [PRECISE.exp(Decimal(-d) / 64) for d in range(1111)]
     inverse = [PRECISE.exp(Decimal(-g) / 64) for g in range(-256, 1025)]
     tail = [PRECISE.divide(2**32, PRECISE.add(1, PRECISE.exp(Decimal(j) / 128))) for j in range(2929)]
-    grow = [PRECISE.multiply(2**25, PRECISE.exp(Decimal(j) / 64)) for j in range(641)]
+    grow = [PRECISE.multiply(2**25, PRECISE.exp(Decimal(j) / 512)) for j in range(5121)]
     scaled = [PRECISE.multiply(2**24, x) for x in exp], [PRECISE.multiply(2**32, x) for x in inverse], tail, grow
     return tuple(np.array([nearest(x) for x in table]) for table in scaled)
 
@@ -498,9 +498,9 @@ def logistic(y: int) -> int:
 
 def expanded(v: int) -> int:
     """A companded mean in 1/64 of a class, from the middle on."""
-    j, r = divmod(min(abs(v), 163839), 256)
+    j, r = divmod(min(abs(v), 2621439), 512)
     first, second, least = (int(tables()[3][i]) for i in (j, j + 1, 0))
-    size = first + ((second - first) * r >> 8) - least >> 16
+    size = first + ((second - first) * r >> 9) - least >> 16
     return size if v >= 0 else -size
 
 

@@ -191,6 +191,23 @@ def test_mixtures_lose_next_to_nothing(kind, num_classes, num_components, log_sc
     assert (p * np.log2(p / q)).sum() <= 2e-4
 
 
+@pytest.mark.parametrize("distance", [0, 300, 5000, -15_000, 32_000])
+@pytest.mark.parametrize("scale", [0.3, 1.0, 10.0])
+def test_companded_means_are_fine_enough_everywhere(distance, scale):
+    """A single sharp component on a class, near the middle and at the loud ends."""
+    parametrization = CompandedMixtureParametrization(absorbing(2**16), 1, -14.0)
+    centre = 2**15 + distance
+    place = math.copysign(math.log1p(abs(centre - 32767.5) / 8) / parametrization.reach, centre - 32767.5)
+    log_scale = math.log(scale / 32767.5) - float(parametrization.first_log_scales(torch.zeros(1))[0])
+    outputs = torch.tensor([[[0.0, place, log_scale]]], dtype=torch.float64)
+    classes = torch.arange(centre - 30, min(centre + 30, 2**16))[None]
+    mixture = parametrization.children(outputs.expand(1, classes.shape[1], -1), classes, 0)
+    p = mixture.log_prob(classes)[0].exp().numpy()
+    integers = OutputUnits.of(parametrization).to_integers(outputs).numpy()[0, 0]
+    q = class_probabilities(Nibbles(parametrization), integers, 2**16)[classes[0].numpy()]
+    assert (p * np.log2(p.clip(1e-300) / q)).sum() < 0.01
+
+
 def test_narrow_mixtures_are_nearly_certain():
     """A width of e^-14 half ranges, as for silence: the class of the mean takes all, wherever it is."""
     parametrization = LogisticMixtureParametrization(absorbing(2**16), 1, -14.0)
@@ -225,10 +242,10 @@ def test_weights_never_change():
     ):
         digest.update(weights.astype("<i4").tobytes())
     assert digest.hexdigest()[:16] == "cf94f0c0c277bc8b"
-    digest.update(tables.EXPANSION.astype("<i8").tobytes())
-    companded = mixture_weights(logits * 200, first, 16, 2**16, (-200, 900), is_companded=True)
+    digest.update(tables.GROWTH.astype("<i8").tobytes())
+    companded = mixture_weights(logits * 3000, first, 16, 2**16, (-200, 900), is_companded=True)
     digest.update(companded.astype("<i4").tobytes())
-    assert digest.hexdigest()[:16] == "676654b5a0b3f583"
+    assert digest.hexdigest()[:16] == "e445ffa24bd0e7ca"
 
 
 def test_constants_named_in_the_rule():

@@ -162,29 +162,46 @@ def test_companded_means_are_logarithmic_in_classes(num_classes):
     reach = math.log(1 + half_range / 8)
     expected = [math.copysign(8 * (math.exp(reach * abs(p)) - 1), p) for p in (-0.75, -0.25, 0.25)] + [half_range]
     assert mixture.means[0, 0].tolist() == pytest.approx([e / half_range for e in expected])
-    steps = torch.tensor([-0.01, 0.01]) + parametrization.centres()[:, None]  # scales: a quarter of the slopes there
-    slopes = parametrization._means(steps[None]).diff(dim=-1)[0, :, 0] / 0.02
-    assert mixture.log_scales[0, 0].exp().tolist() == pytest.approx((slopes / 2 * 2 / 4).tolist(), rel=0.01)
+
+
+def test_companded_scales_begin_as_wide_as_the_gaps_between_means():
+    parametrization = CompandedMixtureParametrization(absorbing(65536), 4, -14.0)
+    mixture = parametrization.children(torch.zeros(1, 1, 12), torch.zeros(1, 1, dtype=torch.int64), 0)
+    beside = torch.tensor([-0.01, 0.01]) + parametrization.centres()[:, None]
+    slopes = parametrization.means(beside[None])[0].diff(dim=-1)[:, 0] / 0.02
+    half_gap = 1 / 4  # of the four centres in -1..1
+    assert mixture.log_scales[0, 0].exp().tolist() == pytest.approx((half_gap * slopes).tolist(), rel=0.01)
+
+
+@pytest.mark.parametrize("num_components", [1, 2, 3])
+def test_every_output_of_a_companded_mixture_has_a_gradient(num_components):
+    """Also where it is zero, as in the beginning, and a centre lies in the middle."""
+    parametrization = CompandedMixtureParametrization(absorbing(65536), num_components, -14.0)
+    outputs = torch.zeros(1, 1, 3 * num_components, requires_grad=True)
+    x = torch.tensor([[32790]])
+    parametrization.log_prob(outputs, x, x, x[0]).sum().backward()
+    assert (outputs.grad[0, 0, num_components:] != 0).all()
+
+
+def mean_gradient(kind, distance):
+    """The gradient of a mean so many classes from the middle, of a tenth of that as its scale and one scale off."""
+    parametrization = kind(absorbing(65536), 1, -14.0)
+    mean = torch.tensor(distance / 32767.5)
+    is_companded = kind is CompandedMixtureParametrization
+    place = torch.log1p(torch.tensor(distance / 8)) / parametrization.reach if is_companded else mean
+    log_scale = (mean / 10).log() - parametrization.first_log_scales(torch.zeros(1))[0]
+    outputs = torch.tensor([[[0.0, place, log_scale]]], requires_grad=True)
+    x = torch.tensor([[round(32767.5 + 1.1 * distance)]])
+    parametrization.log_prob(outputs, x, x, x[0]).sum().backward()
+    return outputs.grad[0, 0, 1].abs().item()
 
 
 def test_companded_gradients_of_quiet_and_loud_samples_are_alike():
-    """That of a linear mean, one scale off, grows as the scale falls; of a companded one it stays near 1."""
-    norms = {}
-    for kind in (LogisticMixtureParametrization, CompandedMixtureParametrization):
-        parametrization = kind(absorbing(65536), 1, -14.0)
-        for distance in (50, 500, 5000):  # classes from the middle; the scale is a tenth of that
-            place = torch.tensor(distance / 32767.5)
-            mean = (
-                torch.log1p(place * parametrization.half_range) / parametrization.reach
-                if kind is (CompandedMixtureParametrization)
-                else place
-            )
-            log_scale = (place / 10).log() - parametrization.first_log_scales(parametrization.centres())[0].float()
-            outputs = torch.tensor([[[0.0, mean, log_scale]]], requires_grad=True)
-            x = torch.tensor([[round(32767.5 + 1.1 * distance)]])
-            parametrization.log_prob(outputs, x, x, x[0]).sum().backward()
-            norms[kind, distance] = outputs.grad[0, 0, 1].abs().item()
-    linear, companded = ([norms[kind, d] for d in (50, 500, 5000)] for kind in dict.fromkeys(k for k, _ in norms))
+    """That of a linear mean grows as the scale falls."""
+    linear, companded = (
+        [mean_gradient(kind, distance) for distance in (50, 500, 5000)]
+        for kind in (LogisticMixtureParametrization, CompandedMixtureParametrization)
+    )
     assert linear[0] > 50 * linear[2]
     assert max(companded) < 2 * min(companded)
 

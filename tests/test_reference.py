@@ -20,7 +20,7 @@ IDENTITIES = {
     "colour": "33b86fa520ef80ae578aade3f9a66c6d",
     "sound": "d45c6b1213dc9a978eebf0daa490e377",
     "logistic": "2e452a68aa5d688bec509651d9f0cf15",
-    "companded": "283f3e7380ccc518615389d0d27f7670",
+    "companded": "9144d0f982d1793a4a0d5bef456bcea2",
     "upscaled": "02f521dfed40e745668f51f57184e199",
     "staged": "54492ae5aa12cbffda0b3e5143c1c61f",
 }
@@ -107,7 +107,7 @@ def test_order(name: str, shape: tuple[int, ...], expected: str) -> None:
 
 
 def test_tables() -> None:
-    assert [crc(table, "<u8") for table in reference.tables()] == ["ca84315b", "21bb23aa", "a3dfe147", "b25dffd8"]
+    assert [crc(table, "<u8") for table in reference.tables()] == ["ca84315b", "21bb23aa", "a3dfe147", "a2354b1e"]
 
 
 DATA = reference.Depth(7, 2, "data")

@@ -160,7 +160,7 @@ class LogisticMixtureParametrization:
         centres = self.centres(outputs.device).to(outputs.dtype)
         return LogisticMixture(
             log_weights=logits.log_softmax(-1),
-            means=self._means(places + centres),
+            means=self.means(places + centres),
             log_scales=(log_scales + self.first_log_scales(centres)).clamp(self.min_log_scale, MAX_LOG_SCALE),
             num_classes=self.depth.num_classes,
         )
@@ -174,36 +174,40 @@ class LogisticMixtureParametrization:
         """Logarithms of the scales, in half ranges, that outputs of zero stand for: of the gaps between means."""
         return torch.full_like(centres, -math.log(self.num_components))
 
-    def _means(self, places: Float[Tensor, "B N M"]) -> Float[Tensor, "B N M"]:
+    def means(self, places: Float[Tensor, "B N M"]) -> Float[Tensor, "B N M"]:
         """The means, in half ranges, at places in -1..1."""
         return places
 
 
 COMPANDED_UNIT = 8
 """Companded means are linear within about so many classes around the middle, and logarithmic beyond."""
-MAX_COMPANDED = 10.0
-"""The logarithm of a companded mean is at most this: 2^16 classes lie within 8.4."""
+MOST_NATS = 10
+"""The logarithm of a companded mean, in units, is at most this: 2^16 classes lie within 8.4."""
 
 
 class CompandedMixtureParametrization(LogisticMixtureParametrization):
     """The same with means on a logarithmic scale: v stands for 8 (e^|v| - 1) classes on the side of its sign.
 
-    Sound has most of its samples near the middle class, and the scales of quiet passages are thousands of times those
-    of loud ones. The gradient of a mean grows with the inverse of its scale, so that quiet clips shake a network whose
+    Sound has most of its samples near the middle class, and the scales of loud passages are thousands of times those
+    of quiet ones. The gradient of a mean grows with the inverse of its scale, so that quiet clips shake a network whose
     outputs are means themselves; on this scale an output counts in proportion to its size (docs/LOG.md).
     """
 
     def __init__(self, depth: DepthMap, num_components: int, min_log_scale: float) -> None:
         super().__init__(depth, num_components, min_log_scale)
-        self.half_range = (depth.num_classes - 1) / (2 * COMPANDED_UNIT)  # in units
-        self.reach = math.log1p(self.half_range)
+        self._half_range_in_units = (depth.num_classes - 1) / (2 * COMPANDED_UNIT)
+        self.reach = math.log1p(self._half_range_in_units)
+        """Nats from the middle to the first and to the last class."""
 
     def first_log_scales(self, centres: Float[Tensor, "M"]) -> Float[Tensor, "M"]:
         """Logarithms of the scales, in half ranges, that outputs of zero stand for: of the gaps between means."""
-        return self.reach * centres.abs() + math.log(self.reach / self.half_range / self.num_components)
+        return self.reach * centres.abs() + math.log(self.reach / self._half_range_in_units / self.num_components)
 
-    def _means(self, places: Float[Tensor, "B N M"]) -> Float[Tensor, "B N M"]:
-        return places.sign() * torch.expm1((self.reach * places.abs()).clamp(max=MAX_COMPANDED)) / self.half_range
+    def means(self, places: Float[Tensor, "B N M"]) -> Float[Tensor, "B N M"]:
+        """The means, in half ranges, at places in -1..1."""
+        nats = (self.reach * places).clamp(-MOST_NATS, MOST_NATS)
+        units = torch.where(nats < 0, -torch.expm1(-nats), torch.expm1(nats))  # a sign would have no gradient at 0
+        return units / self._half_range_in_units
 
 
 def _masked_logsumexp(logits: Float[Tensor, "*B K"], keep: Tensor) -> Float[Tensor, "*B"]:

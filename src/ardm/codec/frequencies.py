@@ -27,9 +27,9 @@ in classes) in 1/64 nat. Its outputs are l_1..l_M, u_1..u_M, g_1..g_M. Then
              tail(z) = T[j] - (((T[j] - T[j+1]) r) >> 20),  T = LOGISTIC_TAIL, zero beyond its end
 
 with u_m clamped to -2^24..2^24 and g_m to the table. No product reaches 2^63. Companded means are given as v_m, in
-2^-14 nat, clamped to +-163839 (10 nats): with |v_m| = 256 j + r, 0 <= r < 256, and T = EXPANSION,
+2^-18 nat, clamped to +-2621439 (10 nats): with |v_m| = 512 j + r, 0 <= r < 512, and G = GROWTH,
 
-    u_m = 32 (K - 1) +- ((T[j] + (((T[j+1] - T[j]) r) >> 8) - T[0]) >> 16), the sign that of v_m
+    u_m = 32 (K - 1) +- ((G[j] + (((G[j+1] - G[j]) r) >> 9) - G[0]) >> 16), the sign that of v_m
 """
 
 from decimal import Context, Decimal, localcontext
@@ -39,9 +39,10 @@ import numpy as np
 from jaxtyping import Int, Int32, Integer
 
 from ardm.codec.tables import (
-    EXPANSION,
     EXPONENTIAL,
     GREATEST_LOG_SCALE,
+    GROWTH,
+    GROWTH_STEPS_PER_NAT,
     INVERSE_SCALE,
     LEAST_LOG_SCALE,
     LOGISTIC_TAIL,
@@ -63,8 +64,8 @@ _SHARE_BITS = 38
 _MEAN_LIMIT = 1 << 24
 _DISTANCE_SHIFT = 11
 _REMAINDER_BITS = 20
-_EXPANSION_STEP = COMPANDED_PER_NAT // UNITS_PER_NAT
-_EXPANSION_SHIFT = 16
+_GROWTH_STEP = COMPANDED_PER_NAT // GROWTH_STEPS_PER_NAT
+_GROWTH_SHIFT = 16
 
 Weights = Int32[np.ndarray, "N C"]
 
@@ -172,9 +173,7 @@ def _fill_mixture(outputs, first, size, num_classes, least, greatest, is_compand
     components = np.empty((3, num_components), np.int64)
     below = np.empty(DIGIT_BASE + 1, np.int64)
     for row in range(len(outputs)):
-        _read_components(outputs[row], least, greatest, components)
-        if is_companded:
-            _expand(outputs[row, num_components : 2 * num_components], num_classes, components[1])
+        _read_components(outputs[row], least, greatest, num_classes, is_companded, components)
         n = min(DIGIT_BASE, (num_classes - first[row] + size - 1) // size)
         for i in range(n + 1):
             below[i] = _cumulative(components, min(first[row] + i * size, num_classes), num_classes)
@@ -183,29 +182,27 @@ def _fill_mixture(outputs, first, size, num_classes, least, greatest, is_compand
 
 @compiled(nogil=True)
 @no_type_check
-def _read_components(outputs, least, greatest, components):
+def _read_components(outputs, least, greatest, num_classes, is_companded, components):
     """Fills the rows of `components`: weights, means and inverse scales."""
     num_components = components.shape[1]
     peak = np.int64(outputs[:num_components].max())
     for m in range(num_components):
         logit, mean, log_scale = outputs[m], outputs[num_components + m], outputs[2 * num_components + m]
         components[0, m] = EXPONENTIAL[min(peak - logit, EXPONENTIAL.size - 1)]
-        components[1, m] = max(-_MEAN_LIMIT, min(_MEAN_LIMIT, np.int64(mean)))
+        mean = _expanded(mean, num_classes) if is_companded else np.int64(mean)
+        components[1, m] = max(-_MEAN_LIMIT, min(_MEAN_LIMIT, mean))
         components[2, m] = INVERSE_SCALE[max(least, min(greatest, np.int64(log_scale))) - LEAST_LOG_SCALE]
 
 
 @compiled(nogil=True)
 @no_type_check
-def _expand(companded, num_classes, means):
-    """Fills `means`, from class 0 on."""
+def _expanded(companded, num_classes):
+    """A companded mean in 1/64 of a class, from class 0 on."""
     middle = MEANS_PER_CLASS * (num_classes - 1) // 2
-    greatest = (EXPANSION.size - 1) * _EXPANSION_STEP - 1
-    for m in range(means.size):
-        size = min(abs(np.int64(companded[m])), greatest)
-        j, r = size // _EXPANSION_STEP, size % _EXPANSION_STEP
-        grown = EXPANSION[j] + (EXPANSION[j + 1] - EXPANSION[j]) * r // _EXPANSION_STEP - EXPANSION[0]
-        distance = grown >> _EXPANSION_SHIFT
-        means[m] = middle + distance if companded[m] >= 0 else middle - distance
+    size = min(abs(np.int64(companded)), (GROWTH.size - 1) * _GROWTH_STEP - 1)
+    j, r = size // _GROWTH_STEP, size % _GROWTH_STEP
+    distance = (GROWTH[j] + (GROWTH[j + 1] - GROWTH[j]) * r // _GROWTH_STEP - GROWTH[0]) >> _GROWTH_SHIFT
+    return middle + distance if companded >= 0 else middle - distance
 
 
 @compiled(nogil=True)

@@ -8,7 +8,7 @@ compute it in its own way. Here it is Python's unbounded integers, with 128 bits
 | `EXPONENTIAL[d]` | 2^24 exp(-d/64), d = 0..; zero from its last entry on |
 | `INVERSE_SCALE[i]` | 2^32 exp(-(i + LEAST_LOG_SCALE)/64), for log-scales LEAST..GREATEST_LOG_SCALE |
 | `LOGISTIC_TAIL[j]` | 2^32 / (1 + exp(j/128)), j = 0..; zero from its last entry on |
-| `EXPANSION[j]` | 2^25 exp(j/64), j = 0..640: companded means |
+| `GROWTH[j]` | 2^25 exp(j/512), j = 0..5120: companded means |
 
 They are part of the format and must never change. (Compiled functions in `frequencies` hold copies of them, which numba
 would go on using until that file changes too.)
@@ -18,7 +18,6 @@ import numpy as np
 from jaxtyping import Int64
 
 from ardm.exact.outputs import UNITS_PER_NAT
-from ardm.parametrizations import MAX_COMPANDED
 
 WEIGHT_BITS = 24
 """Weights of a row sum to 2^24, and the largest exponential is as much."""
@@ -26,8 +25,10 @@ LEAST_LOG_SCALE, GREATEST_LOG_SCALE = -4 * UNITS_PER_NAT, 16 * UNITS_PER_NAT
 """Widths of logistics: from e^-4 to e^16 classes."""
 INVERSE_SCALE_BITS = 32
 TAIL_BITS = 32
-EXPANSION_BITS = 25
-"""2^9 (64ths of a class in a companded unit of 8) with 16 bits behind the point."""
+GROWTH_BITS = 25
+"""2^9, the 64ths of a class in a companded unit of 8, with 16 bits behind the point."""
+GROWTH_STEPS_PER_NAT = 512
+GROWTH_NATS = 10
 TAIL_STEPS_PER_UNIT = 128
 
 _POINT = 128
@@ -73,10 +74,9 @@ def _logistic_tail() -> Int64[np.ndarray, "J"]:
     return _until_zero([_rounded(power * _ONE // (_ONE + power), TAIL_BITS) for power in powers])
 
 
-def _expansion() -> Int64[np.ndarray, "E"]:
-    nats = round(MAX_COMPANDED)
-    powers = _powers(_ONE, _exp_minus(1, UNITS_PER_NAT), nats * UNITS_PER_NAT + 1)
-    return np.array([_rounded(_ONE * _ONE // power, EXPANSION_BITS) for power in powers], np.int64)
+def _growth() -> Int64[np.ndarray, "J"]:
+    powers = _powers(_ONE, _exp_minus(1, GROWTH_STEPS_PER_NAT), GROWTH_NATS * GROWTH_STEPS_PER_NAT + 1)
+    return np.array([_rounded(_ONE * _ONE // power, GROWTH_BITS) for power in powers], np.int64)
 
 
 def _until_zero(values: list[int]) -> Int64[np.ndarray, "E"]:
@@ -87,4 +87,4 @@ def _until_zero(values: list[int]) -> Int64[np.ndarray, "E"]:
 EXPONENTIAL = _exponential()
 INVERSE_SCALE = _inverse_scale()
 LOGISTIC_TAIL = _logistic_tail()
-EXPANSION = _expansion()
+GROWTH = _growth()

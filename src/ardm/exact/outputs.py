@@ -1,7 +1,7 @@
 """Units of the integer outputs of exact networks, and the way back to floating point.
 
 An output r is held as the integer factor * r + offset, rounded. Logits and log-scales count 64ths of a nat; means of
-mixtures 64ths of a class, from class 0 on, and companded ones 2^-14 of a nat, from the middle on.
+mixtures 64ths of a class, from class 0 on, and companded ones 2^-18 of a nat, from the middle on.
 """
 
 import math
@@ -15,7 +15,7 @@ from ardm.parametrizations import CompandedMixtureParametrization, LogisticMixtu
 
 UNITS_PER_NAT = 64
 MEANS_PER_CLASS = 64
-COMPANDED_PER_NAT = 1 << 14
+COMPANDED_PER_NAT = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,8 @@ from typing import Literal
 from ardm.bench.rivals.images import pixels_of, saved
 from ardm.bench.rivals.rival import OneByOne
 from ardm.data.audio import Clip, read_audio
-from ardm.data.sound_files import wav_file
 from ardm.data.images import Pixels
+from ardm.data.sound_files import wav_file
 
 
 @dataclass(frozen=True, kw_only=True)
