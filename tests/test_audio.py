@@ -85,7 +85,8 @@ def test_windows_and_padding_are_those_of_plain_python(clips, size, pads):
         assert items.dtype == np.uint16
         assert items.tolist() == [[sample + 32768 for sample in window] for window, _ in windows]
     else:
-        with pytest.raises(DataError, match=f"t: no clip of the train split is as long as {size} samples; use longer"):
+        message = f"no clip of the train split is as long as {size} samples; use longer" if clips else "has no clips"
+        with pytest.raises(DataError, match=f"t: .*{message}"):
             corpus.items("train", (size,))
 
 
@@ -121,6 +122,16 @@ def test_windows_come_from_every_place_alike(generator, pads):
     for window in (drawn - 32768).tolist():
         places[tuple(window)] += 1  # a KeyError for a window that is none
     assert 870 < min(places.values()) <= max(places.values()) < 1130
+
+
+def test_an_empty_split_is_told_from_one_of_short_clips():
+    corpus = corpus_of(sound(1, 2, 3), pads=True)
+    with pytest.raises(DataError, match="t: the valid split has no clips; add some, or score another with --split"):
+        corpus.items("valid", (4,))
+    with pytest.raises(DataError, match="t: the train split has no clips"):
+        corpus_of(pads=True).sampler((4,), torch.device("cpu"))
+    with pytest.raises(DataError, match="t: no clip is as long as 4 samples; use longer clips"):
+        corpus_of(sound(1, 2, 3)).items("all", (4,))
 
 
 def test_a_sampler_needs_a_long_clip():
@@ -320,6 +331,18 @@ def test_a_title_tells_what_was_mixed_down(tmp_path):
     assert load_audio(folder / "1.flac").title == "1.flac (1 of 1 files mixed down to mono)"
 
 
+def test_a_title_tells_what_was_left_out(tmp_path):
+    folder = tmp_path / "my-sounds"
+    for i in range(6):
+        write_wav(folder / f"{i}.wav", random_sound(3 if i < 2 else 10), 8000)
+    told = "my-sounds (2 of 6 clips shorter than a window left out)"
+    assert load_audio_folder(folder, 4).title == load_audio(folder, 4).title == told
+    assert load_audio_folder(folder, 3).title == load_audio(folder, 11).title == "my-sounds"
+    soundfile.write(folder / "6.flac", random_sound(10, 2), 8000, subtype="PCM_16")
+    told = "my-sounds (1 of 7 files mixed down to mono, 2 of 7 clips shorter than a window left out)"
+    assert load_audio_folder(folder, 4).title == told
+
+
 def test_one_file_is_all_test(tmp_path):
     write_wav(tmp_path / "one.wav", sound(-1, 0, 1), 8000)
     corpus = load_audio(tmp_path / "one.wav")
@@ -404,6 +427,17 @@ def test_sc09_problems_are_told(tmp_path):
     (tmp_path / "validation_list.txt").unlink()
     with pytest.raises(DataError, match="validation_list.txt and testing_list.txt are missing from it"):
         load_sc09(tmp_path)
+
+
+def test_sc09_without_clips_is_told(tmp_path):
+    for name in ("validation_list.txt", "testing_list.txt"):
+        (tmp_path / name).write_text("")
+    write_wav(tmp_path / "bird" / "0.wav", sound(1), 16_000)
+    with pytest.raises(DataError, match=r"has no clips of digits \(zero/\*.wav and so on\); unpack http"):
+        load_sc09(tmp_path)
+    write_wav(tmp_path / "two" / "0.wav", sound(1), 16_000)
+    with pytest.raises(DataError, match=r"SC09 \(part: 1/0/0 clips\): the valid split has no clips"):
+        load_sc09(tmp_path).items("valid", (16_000,))
 
 
 @pytest.mark.skipif(

@@ -20,6 +20,7 @@ from safetensors.torch import save_file
 from ardm.bench.plan import PlanTiming
 from ardm.cli import main
 from ardm.commands.common import NamedOrder, OrderName
+from ardm.commands.plan import shortened
 from ardm.commands.train import PresetName
 from ardm.data.cifar10 import MD5
 from ardm.data.text import KnownFile
@@ -89,6 +90,20 @@ def test_plan_of_a_profile_keeps_its_contract(capsys, tmp_path):
     assert plan["starts"] == [[0, 1], [0, 2]]
     assert plan["lost_bits"] == 0
     assert "stage 2: 2 calls revealing 2 1" in output(capsys, ["plan", str(tmp_path / "p.json"), "--calls", "4"])
+
+
+def test_plan_of_many_calls_is_told_in_a_few_words(capsys, tmp_path):
+    np.save(tmp_path / "p.npy", np.sort(np.random.default_rng(0).gamma(2, 1, (2, 4000)))[:, ::-1])
+    flags = ["plan", str(tmp_path / "p.npy"), "--calls", "300"]
+    assert all(len(line) < 120 for line in output(capsys, flags).splitlines())
+    assert sum(map(len, json.loads(output(capsys, [*flags, "--json"]))["starts"])) == 300
+    assert "stage 2: 4000 calls revealing 4000 x 1\n" in output(capsys, [*flags[:-1], "8000"])
+
+
+def test_sizes_are_listed_or_counted_or_cut():
+    assert shortened([*range(50)]) == " ".join(map(str, range(50)))
+    assert shortened([5] * 31 + [6] * 20) == "31 x 5, 20 x 6"
+    assert shortened([*range(100)]) == "0 1 2 3 4 5 6 7 8 9 ... 90 91 92 93 94 95 96 97 98 99 (all with --json)"
 
 
 def test_plan_draws(run, capsys, tmp_path):
@@ -233,6 +248,7 @@ def test_report_makes_the_columns_that_are_asked_for(run, capsys):
     assert "| calls | uniform, random order | planned, halton order |" in shown
     assert "| reverse | " in shown
     assert "raster" not in shown
+    assert "inf" not in shown  # one item has no interval
 
 
 def test_info_describes_the_model(run, capsys):
@@ -295,6 +311,7 @@ BAD_FLAGS = [
     ["train", "text", "--data", "x", "--out", "y", "--width", "33"],
     ["train", "text", "--data", "x", "--out", "y", "--learning-rate", "-1"],
     ["train", "text", "--data", "x", "--out", "y", "--parametrization", "direct"],
+    ["train", "text", "--data", "x", "--out", "y", "--parametrization", "companded"],
     ["train", "text", "--data", "x", "--out", "y", "--minutes", "0"],
     ["eval", "RUN", "TEXT", "--calls", "0"],
     ["eval", "RUN", "TEXT", "--items", "-1"],

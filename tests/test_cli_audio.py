@@ -10,6 +10,8 @@ from ardm.cli import main
 from ardm.data.audio import read_audio
 from ardm.data.images import read_image
 from ardm.data.sound_files import write_wav
+from ardm.errors import UsageError
+from ardm.media.audio import time_ranges
 from ardm.media.spectrograms import Panel, draw_spectrograms
 from invoke import fails, output
 
@@ -50,6 +52,28 @@ def test_eval_of_a_folder_with_two_sounds_scores_them(run, capsys, tmp_path):
     for i in range(2):
         save(tmp_path / f"{i}.wav", 64, seed=i)
     assert f"2 of 2 items of {tmp_path.name}, all split" in output(capsys, ["eval", str(run / "run"), str(tmp_path)])
+
+
+def test_eval_of_one_sound_names_the_file_whatever_the_model(run, capsys, tmp_path):
+    digits = tmp_path / "digits"
+    for i, name in enumerate(("none.txt", "validation_list.txt", "testing_list.txt")):
+        save(digits / "one" / f"{i}.wav", 150, rate=16_000, seed=i)
+        (digits / name).write_text(f"one/{i}.wav\n")
+    assert main(["train", "sc09-small", "--data", str(digits), *SMALL, "--out", str(tmp_path / "run")]) == 0
+    for model, rate in ((run / "run", RATE), (tmp_path / "run", 16_000)):
+        sound = save(tmp_path / "one.wav", 150, rate=rate)
+        shown = output(capsys, ["eval", str(model), str(sound)])
+        assert shown.endswith("; 2 of 2 items of one.wav\n")
+
+
+def test_clips_left_out_are_told_when_training_and_scoring(run, capsys, tmp_path):
+    for i in range(6):
+        save(tmp_path / "data" / f"{i}.wav", 63 if i in (2, 3) else 64, seed=i)
+    told = "data (2 of 6 clips shorter than a window left out)"
+    shown = output(capsys, ["eval", str(run / "run"), str(tmp_path / "data")])
+    assert f"4 of 4 items of {told}, all split" in shown
+    assert main(["train", "audio", "--data", str(tmp_path / "data"), *SMALL, "--out", str(tmp_path / "run")]) == 0
+    assert f"items of 64 from {told}; 6 steps" in capsys.readouterr().err
 
 
 def test_samples_are_sound_or_pictures(run, capsys, tmp_path):
@@ -114,6 +138,19 @@ def test_infill_keeps_what_is_given(run, capsys, tmp_path, name):
     inside[25:50] = inside[100:120] = True
     assert np.array_equal(filled[~inside], given[~inside])
     assert (filled[inside] != given[inside]).mean() > 0.9
+
+
+@pytest.mark.parametrize("mask", ["0.25:0.5,0.6:0.7", ".25:.5,.6:.7", "0.25:0.5, 0.6:0.7", " .25:0.50 ,.6:.7"])
+def test_ranges_of_time_are_written_in_many_ways(mask):
+    expected = np.zeros(120, bool)
+    expected[25:50] = expected[60:70] = True
+    assert np.array_equal(time_ranges(mask, 120, RATE), expected)
+
+
+@pytest.mark.parametrize("mask", ["", ".:.5", "0.25", "0.1:0.2,", "0 1:2", "1:2:3", "-1:2", "0:1e3", "0:" + "9" * 400])
+def test_what_is_no_range_of_time_is_refused(mask):
+    with pytest.raises(UsageError, match="--mask must be ranges of time in seconds such as 0.25:0.5,0.8:1; got"):
+        time_ranges(mask, 120, RATE)
 
 
 def test_no_file_is_lost(run, capsys, tmp_path):

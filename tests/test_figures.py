@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ardm.report.figures import draw_plan, grouped_losses
+from ardm.report.figures import MOST_STAIRS, draw_plan, grouped_losses, stair_edges, stair_heights
 from ardm.schedule import plan
 
 
@@ -37,6 +37,27 @@ def test_stages_are_numbered(tmp_path):
 def test_extremes_can_be_drawn(losses, tmp_path):
     draw_plan(losses, plan(losses, 8 * len(losses) if losses.size > 3 else 2), tmp_path / "plan.png")
     assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_few_steps_are_stairs_of_their_own():
+    losses = np.linspace(2, 1, 24).reshape(3, 8)
+    edges = stair_edges(3, 8)
+    assert edges.tolist() == list(range(25))
+    assert np.array_equal(stair_heights(losses, edges), losses.ravel())
+
+
+@pytest.mark.parametrize(("num_stages", "num_steps"), [(8, 16_000), (1, 16_000), (16, 999), (3000, 2)])
+def test_many_steps_share_stairs_of_the_same_area(num_stages, num_steps):
+    losses = np.random.default_rng(0).random((num_stages, num_steps))
+    edges = stair_edges(num_stages, num_steps)
+    assert len(edges) - 1 <= max(MOST_STAIRS, num_stages)
+    assert set(range(0, losses.size + 1, num_steps)) <= set(edges.tolist())
+    widths = np.diff(edges)
+    assert widths.min() >= 1
+    areas = np.add.reduceat(
+        stair_heights(losses, edges) * widths, np.searchsorted(edges, num_steps * np.arange(num_stages))
+    )
+    assert areas == pytest.approx(losses.sum(1))
 
 
 def test_steps_of_a_call_pay_what_its_first_does():

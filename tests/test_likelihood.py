@@ -250,6 +250,19 @@ def test_bound_covers_the_population_mean(name, num_passes, generator):
     assert 0.85 < widths / spread < 1.25
 
 
+def test_the_interval_over_draws_covers_the_mean_of_these_items(generator):
+    case = CASES["oa-3-in-data"]()
+    items = random.Random(4).choices(case.items(), k=7)
+    truth, x = truth_per_dim(case, items), torch.tensor(items)
+    results = [bound(case.model, x, generator, num_passes=25) for _ in range(200)]
+    covered = sum(abs(r.bits_per_dim - truth) <= r.draws_half_width for r in results) / len(results)
+    assert covered >= 0.89
+    spread = torch.tensor([r.bits_per_dim for r in results]).std().item()
+    widths = torch.tensor([r.draws_half_width for r in results]).mean().item() / 1.96
+    assert 0.85 < widths / spread < 1.15
+    assert bound(case.model, x, generator).to_dict()["draws_half_width"] is None  # one pass does not tell
+
+
 def test_the_interval_leaves_out_what_stratification_removes(generator):
     """Losses that depend on the step alone: as many items at every step give the exact mean."""
     model = order_agnostic(2, 3).model

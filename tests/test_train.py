@@ -20,7 +20,7 @@ from ardm.data.text import TextSampler
 from ardm.errors import ArdmError, CheckpointError
 from ardm.runtime import Runtime
 from ardm.state import STATE_FILE, restore_state, save_state
-from ardm.train import final_passes, run_training
+from ardm.train import FEWEST_DRAWS, final_draws, run_training
 from ardm.trainer import Trainer
 from tiny import (
     TEXT,
@@ -105,7 +105,7 @@ def test_a_run_stopped_while_it_measures_is_saved_and_goes_on(tmp_path):
         return made.append
 
     run_training(trainer, folder, stop=lambda: bool(wanted), on_profile=on_profile)
-    assert (trainer.step, trainer.finished, wanted) == (12, False, [final_passes(trainer) * trainer.num_eval_items])
+    assert (trainer.step, trainer.finished, wanted) == (12, False, [final_draws(trainer)])
     assert len(made) == 1
     assert load_model(folder).step == 12
     assert train(tiny_config(), corpus, folder, resume=True).finished
@@ -113,14 +113,28 @@ def test_a_run_stopped_while_it_measures_is_saved_and_goes_on(tmp_path):
     assert_same_state(tmp_path / "whole", folder)
 
 
+def trainer_of(tmp_path: Path, **train: object) -> Trainer:
+    return Trainer(tiny_config(**train), tiny_corpus(tmp_path), CPU)
+
+
 def test_the_profile_takes_a_tenth_of_the_training(tmp_path):
-    config, corpus = tiny_config(), tiny_corpus(tmp_path)
-    num_draws = []
-    for steps in (1, 18, 1000):
-        trainer = Trainer(replace(config, train=replace(config.train, steps=steps)), corpus, CPU)
-        num_draws.append(final_passes(trainer) * trainer.num_eval_items)
-    assert num_draws[0] == 8 * trainer.num_eval_items
-    assert num_draws[0] <= num_draws[1] <= num_draws[2] == 4 * 16
+    assert [final_draws(trainer_of(tmp_path, steps=steps)) for steps in (1, 18, 1000)] == [4 * 16] * 3
+    num_draws = [final_draws(trainer_of(tmp_path, eval_items=40, steps=steps)) for steps in (1, 48, 90, 1000)]
+    assert num_draws == [FEWEST_DRAWS, 48 * 8 // 3, 90 * 8 // 3, 8 * trainer_of(tmp_path, eval_items=40).num_eval_items]
+
+
+def test_a_short_training_is_measured_on_some_of_the_items(tmp_path, monkeypatch):
+    monkeypatch.setattr("ardm.train.FEWEST_DRAWS", 3)
+    trainer, wanted, made = trainer_of(tmp_path, steps=1, batch_size=2), [], []
+
+    def on_profile(num_observations: int) -> Callable[[int], None]:
+        wanted.append(num_observations)
+        return made.append
+
+    run_training(trainer, tmp_path / "run", on_profile=on_profile)
+    assert (wanted, sum(made), int(trainer.measured_profile.counts.sum())) == ([3], 3, 3)
+    assert trainer.num_eval_items == 4
+    assert load_model(tmp_path / "run").step == 1
 
 
 def test_another_seed_gives_another_run(tmp_path):
@@ -218,6 +232,10 @@ def test_absurd_settings_are_refused():
         TrainConfig(steps=1, batch_size=1, learning_rate=-1.0)
     with pytest.raises(ValueError, match="warmup_steps must not be negative, got -5"):
         TrainConfig(steps=1, batch_size=1, learning_rate=1e-3, warmup_steps=-5)
+    with pytest.raises(
+        ValueError, match="the logistic parametrization is for images and sound, .* leave it out for text"
+    ):
+        replace(tiny_config(), depth=DepthConfig(parametrization="logistic"))
     with pytest.raises(ValueError, match=r"the base must lie in 2\.\.4 for 5 classes, got 5"):
         DepthConfig(base=5).build(5)
     with pytest.raises(ArdmError, match="device 'tpu' cannot be used"):

@@ -237,6 +237,11 @@ class RunConfig:
             raise ValueError(f"the seed must lie in 0..2^40, got {self.seed}")
         if self.data.medium not in NETWORKS[network_kind(self.network)].takes:
             raise ValueError(f"a {network_kind(self.network)} network does not take data of kind {self.data.kind}")
+        if self.data.medium == "text" and self.depth.parametrization in MIXTURES:
+            raise ValueError(
+                f"the {self.depth.parametrization} parametrization is for images and sound, whose neighbouring classes "
+                "are alike; leave it out for text"
+            )
 
     def build_model(self, num_classes: int) -> ARDM:
         """A freshly initialised model for K classes."""

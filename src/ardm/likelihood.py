@@ -53,6 +53,13 @@ class Bound(Estimate):
     """A bound over random orders with the profile that was measured on the way."""
 
     profile: Profile
+    draws_half_width: float
+    """Half the 95% interval over draws of steps and orders for these very items; infinite after a single pass."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; unknown intervals are None."""
+        draws = self.draws_half_width if math.isfinite(self.draws_half_width) else None
+        return super().to_dict() | {"draws_half_width": draws}
 
 
 @torch.no_grad()
@@ -89,6 +96,7 @@ def bound(
         is_exact=False,
         estimator=f"bound over random orders, stratified steps, {num_passes} pass(es)",
         profile=profile,
+        draws_half_width=_half_width(bits.mean(1)),
     )
 
 
@@ -99,6 +107,11 @@ def _pass(model: ARDM, x: Int[Tensor, "N D"], generator: torch.Generator, batch_
         stage, t = steps[rows] // num_variables, steps[rows] % num_variables
         rank = random_orders(len(rows), num_variables, generator)
         yield step_loss(model, corrupt(model.depth, x[rows], stage, t, rank))
+
+
+def _half_width(values: Float[Tensor, "N"]) -> float:
+    """Half the 95% interval of the mean."""
+    return Z_95 * values.std().item() / len(values) ** 0.5 if len(values) > 1 else math.inf
 
 
 def _stratified_half_width(bits: Float[Tensor, "P N"], steps: Int[Tensor, "P N"]) -> float:
@@ -247,10 +260,9 @@ def conditional_order(order: Int[Tensor, "D"], target: Bool[Tensor, "D"], given:
 def mean_bits(bits: Float[Tensor, "N"], num_variables: int, estimator: str, *, is_exact: bool) -> Estimate:
     """Mean bits for each variable of per-item values, with the interval over items."""
     per_dim = bits / num_variables
-    spread = per_dim.std().item() if len(bits) > 1 else math.inf
     return Estimate(
         bits_per_dim=per_dim.mean().item(),
-        half_width=Z_95 * spread / math.sqrt(len(bits)),
+        half_width=_half_width(per_dim),
         num_items=len(bits),
         is_exact=is_exact,
         estimator=estimator,

@@ -16,9 +16,11 @@ from ardm.state import CONFIG_FILE, save_state
 from ardm.trainer import Trainer
 
 FINAL_PASSES = 8
-"""Least number of passes over the held-out items at the end of training."""
+"""Passes over the held-out items at the end of training, where the training took long enough."""
 OBSERVATIONS_A_STAGE = 1000
 """Held-out losses of each stage at the end of training, which schedules will be planned from; 4 a step are enough."""
+FEWEST_DRAWS = 128
+"""Held-out losses that are affordable after however short a training: some for each of sixteen stages."""
 
 
 def run_training(
@@ -40,8 +42,8 @@ def run_training(
     prepare_folder(trainer, folder)
     with metrics_log(folder, trainer.step) as log, trainer.runtime.deterministic():
 
-        def evaluate(num_passes: int = 1, on_batch: Callable[[int], None] = lambda num_items: None) -> None:
-            on_metrics(log(trainer.evaluate(num_passes, on_batch) | {"seconds": clock.seconds()}))
+        def log_evaluation(evaluation: Metrics) -> None:
+            on_metrics(log(evaluation | {"seconds": clock.seconds()}))
 
         def heeding_stop(advance: Callable[[int], None]) -> Callable[[int], None]:
             def on_batch(num_items: int) -> None:
@@ -57,7 +59,7 @@ def run_training(
             if trainer.step % config.log_every == 0 or trainer.step == config.steps:
                 on_metrics(log(train_metrics(trainer, metrics) | clock.lap()))
             if trainer.step % config.eval_every == 0 and trainer.step != config.steps:
-                evaluate()
+                log_evaluation(trainer.evaluate())
                 clock.begin_lap()
             if trainer.step % config.checkpoint_every == 0:
                 clock.seconds()
@@ -66,10 +68,12 @@ def run_training(
         clock.seconds()
         save_state(trainer, folder)
         if trainer.step == config.steps:  # the profile that the planner will use deserves a closer look
-            num_passes = final_passes(trainer)
-            advance = on_profile(num_passes * trainer.num_eval_items)
+            num_draws = final_draws(trainer)
+            num_items = min(num_draws, trainer.num_eval_items)
+            num_passes = math.ceil(num_draws / num_items)
+            advance = on_profile(num_passes * num_items)
             with contextlib.suppress(Stopped):
-                evaluate(num_passes, heeding_stop(advance))
+                log_evaluation(trainer.evaluate(num_passes, num_items, on_batch=heeding_stop(advance)))
                 trainer.finished = True
                 clock.seconds()
                 save_state(trainer, folder)
@@ -79,12 +83,16 @@ class Stopped(Exception):
     """Raised within an evaluation that the user does not want to wait for."""
 
 
-def final_passes(trainer: Trainer) -> int:
-    """Passes over the held-out items for a profile to plan from, in about a tenth of the training's time."""
+def final_draws(trainer: Trainer) -> int:
+    """Held-out losses to measure for a profile to plan from, in at most about a tenth of the training's time.
+
+    Only the shortest trainings are followed by more, `FEWEST_DRAWS`. The limit is a number, as a resumed run would not
+    repeat one in seconds to the bit; a loss without its gradient takes a third of the time of one in training.
+    """
     model, config = trainer.model, trainer.config.train
-    wanted = model.num_stages * min(OBSERVATIONS_A_STAGE, 4 * model.num_variables)
-    affordable = config.steps * config.batch_size // 3
-    return max(FINAL_PASSES, -(-min(wanted, affordable) // trainer.num_eval_items))
+    observations = model.num_stages * min(OBSERVATIONS_A_STAGE, 4 * model.num_variables)
+    wanted = max(observations, FINAL_PASSES * trainer.num_eval_items)
+    return min(wanted, max(FEWEST_DRAWS, config.steps * config.batch_size // 3))
 
 
 def train_metrics(trainer: Trainer, metrics: dict[str, Tensor]) -> Metrics:

@@ -69,14 +69,21 @@ class Trainer:
         with torch.no_grad():
             torch._foreach_lerp_(list(self.averaged.parameters()), list(self.model.parameters()), 1 - decay)
 
-    def evaluate(self, num_passes: int = 1, on_batch: Callable[[int], None] = lambda num_items: None) -> Metrics:
-        """The bound of the averaged weights on the fixed held-out items, always with the same draws."""
+    def evaluate(
+        self,
+        num_passes: int = 1,
+        num_items: int | None = None,
+        *,
+        on_batch: Callable[[int], None] = lambda num_items: None,
+    ) -> Metrics:
+        """The bound of the averaged weights on the fixed held-out items or some of them, always with the same draws."""
+        items = self._eval_items if num_items is None else self._eval_items[spread(num_items, self.num_eval_items)]
         generator = torch.Generator(self.runtime.device).manual_seed(self.config.seed)
         batch_size = self.config.train.batch_size
         with self.runtime.autocast():
             estimate = bound(
                 self.averaged,
-                self._eval_items,
+                items,
                 generator,
                 num_passes=num_passes,
                 batch_size=batch_size,
@@ -95,9 +102,8 @@ class Trainer:
 
     def _choose_eval_items(self) -> Int[Tensor, "N D"]:
         items = self.corpus.items("valid", self.config.data.shape)
-        count = min(self.config.train.eval_items, len(items))
-        spread = torch.arange(count) * len(items) // count
-        return compact_tensor(items[spread.numpy()]).to(self.runtime.device).long()
+        chosen = spread(min(self.config.train.eval_items, len(items)), len(items))
+        return compact_tensor(items[chosen]).to(self.runtime.device).long()
 
     def is_finite(self) -> bool:
         """Whether every weight is a finite number."""
@@ -148,6 +154,11 @@ class Trainer:
             prefix = f"optimizer/{name}/"
             state = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
             owners[parameter].state[parameter] = state
+
+
+def spread(count: int, total: int) -> list[int]:
+    """So many positions of all, evenly apart."""
+    return [i * total // count for i in range(count)]
 
 
 def make_optimizers(config: RunConfig, model: ARDM) -> list[torch.optim.Optimizer]:

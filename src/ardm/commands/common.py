@@ -153,7 +153,7 @@ def items_to_score(
     """Items to score, spread evenly over a split, and a title that says which they are.
 
     Without a split: the test split of a published data set or of the data that the model was trained on, and all of any
-    other.
+    other. A single image or sound has no splits; a text is split by position.
     """
     import numpy as np
 
@@ -166,4 +166,6 @@ def items_to_score(
     items = corpus.items(split, trained.model.shape)
     count = len(items) if limit is None else min(limit, len(items))
     chosen = items[np.arange(count) * len(items) // count]
-    return chosen.astype(np.int64), f"{count} of {len(items)} items of {corpus.title}, {split} split"
+    is_one_file = path.is_file() and trained.config.data.medium != "text"
+    of_split = "" if is_one_file else f", {split} split"
+    return chosen.astype(np.int64), f"{count} of {len(items)} items of {corpus.title}{of_split}"

@@ -1,6 +1,8 @@
 """ardm plan."""
 
+import itertools
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,6 +15,13 @@ from ardm.output import to_json
 
 if TYPE_CHECKING:
     from ardm.schedule import Plan as SchedulePlan
+
+MOST_SIZES = 50
+"""Groups of a stage that are listed one by one."""
+MOST_RUNS = 20
+"""Runs of equal groups that are listed where there are more."""
+SIZES_AT_AN_END = 10
+"""Groups listed from either end where even the runs are many."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +93,18 @@ def print_plan(result: "SchedulePlan") -> None:
     print(f"{result.lost_bits:.2f} bits ({percent:.2f}%) lost")
     for stage in range(schedule.num_stages):
         sizes = [stop - start for start, stop in schedule.groups(stage)]
-        print(f"stage {stage + 1}: {len(sizes)} calls revealing {' '.join(map(str, sizes))}")
+        print(f"stage {stage + 1}: {len(sizes)} calls revealing {shortened(sizes)}")
+
+
+def shortened(sizes: Sequence[int]) -> str:
+    """Sizes of groups for a reader: each of them, or runs of equal ones as calls x size, or those at both ends."""
+    if len(sizes) <= MOST_SIZES:
+        return " ".join(map(str, sizes))
+    runs = [f"{len(list(equal))} x {size}" for size, equal in itertools.groupby(sizes)]
+    if len(runs) <= MOST_RUNS:
+        return ", ".join(runs)
+    first, last = (" ".join(map(str, end)) for end in (sizes[:SIZES_AT_AN_END], sizes[-SIZES_AT_AN_END:]))
+    return f"{first} ... {last} (all with --json)"
 
 
 def read_profile(path: Path) -> Any:

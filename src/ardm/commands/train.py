@@ -81,8 +81,8 @@ class Train:
     """Train an upscale model that generates digits in this base."""
     parametrization: Literal["data", "direct", "logistic", "companded"] | None = None
     """How outputs become probabilities. With --base: direct (better, the default) or data (the paper's for images);
-    without: data, or for sound a mixture of logistics, with means on a logarithmic scale (companded, the default) or a
-    linear one (logistic, the paper's)."""
+    without: data or, for sound and images, a mixture of logistics, with means on a logarithmic scale (companded, the
+    default for sound) or a linear one (logistic, the paper's and the default of sc09-paper)."""
     min_log_scale: float | None = None
     """Least logarithm of a logistic's scale (sound); the authors have -7."""
     eval_every: int | None = None

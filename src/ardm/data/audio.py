@@ -74,8 +74,9 @@ class AudioCorpus:
         (num_samples,) = shape
         windows = [_windows(clip, num_samples) for clip in self._long_enough(name, num_samples)]
         if not windows:
+            of_split = "" if name == "all" else f" of the {name} split"
             raise DataError(
-                f"{self.title}: no clip of the {name} split is as long as {num_samples} samples; "
+                f"{self.title}: no clip{of_split} is as long as {num_samples} samples; "
                 "use longer clips, or train with a smaller --item-length"
             )
         # The top bit flipped adds 32768 modulo 65536.
@@ -96,6 +97,8 @@ class AudioCorpus:
     def _long_enough(self, name: Split, num_samples: int) -> list[Samples]:
         """The clips of a split that hold a window, short ones padded to hold it if this corpus pads."""
         clips = self.split(name)
+        if not clips:
+            raise DataError(f"{self.title}: the {name} split has no clips; add some, or score another with --split")
         if self.pads:
             clips = [_padded(clip, num_samples) for clip in clips]
         return [clip for clip in clips if len(clip) >= num_samples]
@@ -147,23 +150,29 @@ class AudioSampler:
         return self.samples[index].to(generator.device).long() + ZERO_CLASS
 
 
-def load_audio(path: Path) -> AudioCorpus:
-    """Sounds to score: a single file as the test split, or a folder as for training, which may also hold fewer."""
+def load_audio(path: Path, num_samples: int = 1) -> AudioCorpus:
+    """Sounds to score: a single file as the test split, or a folder as for training, which may also hold fewer.
+
+    The title says how many are shorter than a window of `num_samples`.
+    """
     if path.is_file():
-        return _read_splits(path, FileSplits(train=[], valid=[], test=[path]))
-    return _read_splits(path, split_folder(path, AUDIO_SUFFIXES, FOLDER_HOLDS, to_score=True))
+        return _read_splits(path, FileSplits(train=[], valid=[], test=[path]), num_samples)
+    return _read_splits(path, split_folder(path, AUDIO_SUFFIXES, FOLDER_HOLDS, to_score=True), num_samples)
 
 
-def load_audio_folder(path: Path) -> AudioCorpus:
-    """All WAV and FLAC files below a folder, mixed down to mono: 90% train, 5% valid, 5% test, by their names."""
-    return _read_splits(path, split_folder(path, AUDIO_SUFFIXES, FOLDER_HOLDS))
+def load_audio_folder(path: Path, num_samples: int = 1) -> AudioCorpus:
+    """All WAV and FLAC files below a folder, mixed down to mono: 90% train, 5% valid, 5% test, by their names.
+
+    The title says how many are shorter than a window of `num_samples`.
+    """
+    return _read_splits(path, split_folder(path, AUDIO_SUFFIXES, FOLDER_HOLDS), num_samples)
 
 
-def _read_splits(path: Path, splits: FileSplits) -> AudioCorpus:
+def _read_splits(path: Path, splits: FileSplits, num_samples: int) -> AudioCorpus:
     files = sorted([*splits.train, *splits.valid, *splits.test])
     clips = {file: read_audio(file, mix_down=True) for file in files}
     return AudioCorpus(
-        title=_title(path, clips.values()),
+        title=_title(path, clips.values(), num_samples),
         train=[clips[file].samples for file in splits.train],
         valid=[clips[file].samples for file in splits.valid],
         test=[clips[file].samples for file in splits.test],
@@ -171,10 +180,16 @@ def _read_splits(path: Path, splits: FileSplits) -> AudioCorpus:
     )
 
 
-def _title(path: Path, clips: Collection[Clip]) -> str:
-    num_mixed = sum(clip.num_channels > 1 for clip in clips)
+def _title(path: Path, clips: Collection[Clip], num_samples: int) -> str:
+    """The name with what was done to the clips that nobody asked for."""
+    notes = []
+    if num_mixed := sum(clip.num_channels > 1 for clip in clips):
+        notes.append(f"{num_mixed} of {len(clips)} files mixed down to mono")
+    num_short = sum(len(clip.samples) < num_samples for clip in clips)
+    if 0 < num_short < len(clips):  # where all are short, nothing is left and an error says so
+        notes.append(f"{num_short} of {len(clips)} clips shorter than a window left out")
     name = path.absolute().name
-    return f"{name} ({num_mixed} of {len(clips)} files mixed down to mono)" if num_mixed else name
+    return f"{name} ({', '.join(notes)})" if notes else name
 
 
 def _common_rate(clips: Mapping[Path, Clip], path: Path) -> int:

@@ -29,6 +29,8 @@ def load_sc09(root: Path) -> AudioCorpus:
     for name, listed in held.items():
         if missing := sorted(listed - everything):
             raise DataError(f"{folder / missing[0]} is missing, but {name} lists it; unpack {URL} again")
+    if not everything:
+        raise DataError(f"{folder} has no clips of digits ({DIGITS[0]}/*.wav and so on); unpack {URL} in it")
     splits = (everything - held[VALID_LIST] - held[TEST_LIST], held[VALID_LIST], held[TEST_LIST])
     train, valid, test = (_read_clips(folder / name for name in sorted(names)) for names in splits)
     return AudioCorpus(

@@ -46,7 +46,7 @@ class AudioMedium:
     def corpus(self, path: Path) -> Corpus:
         """SC09 where it is, or a sound file or a folder of them."""
         is_sc09 = self.data.kind == "sc09" and has_sc09(path)
-        corpus = load_sc09(path) if is_sc09 else load_audio(path)
+        corpus = load_sc09(path) if is_sc09 else load_audio(path, *self._own_shape)
         self._check_rate(corpus.sample_rate, path)
         return corpus
 
@@ -139,11 +139,12 @@ class AudioMedium:
 
 def time_ranges(mask: str, num_samples: int, rate: int) -> Bool[np.ndarray, "T"]:
     """True at each sample to fill: ranges of time such as 0.25:0.5,0.8:1."""
-    number = r"\d+(?:\.\d+)?"
-    if not re.fullmatch(rf"{number}:{number}(,{number}:{number})*", mask):
+    number = r"(?:\d{1,7}(?:\.\d*)?|\.\d+)"
+    parts = [part.strip() for part in mask.split(",")]
+    if not all(re.fullmatch(f"{number}:{number}", part) for part in parts):
         raise UsageError(f"--mask must be ranges of time in seconds such as 0.25:0.5,0.8:1; got {mask!r}")
     gaps = np.zeros(num_samples, bool)
-    for part in mask.split(","):
+    for part in parts:
         start, stop = (round(float(seconds) * rate) for seconds in part.split(":"))
         if start > stop:
             raise UsageError(f"--mask {part} ends before it begins")

@@ -1,5 +1,6 @@
 """Bits against orders and against calls, for one model and the same items throughout."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ardm.likelihood import Estimate, bound, exact_bits, mean_bits, schedule_bits_bound
+from ardm.likelihood import Bound, Estimate, bound, exact_bits, mean_bits, schedule_bits_bound
 from ardm.model import ARDM
 from ardm.orders import NAMED_ORDERS
 from ardm.schedule import Schedule, cosine_schedule, full_schedule, plan, uniform_schedule
@@ -97,18 +98,33 @@ class CallsReport:
 
 
 def markdown(orders: Sequence[Row], budgets: Sequence[Row], unit: str) -> str:
-    """Two Markdown tables: bits by order, and bits by budget with a column for each (order, schedule)."""
+    """Two Markdown tables: bits by order, and bits by budget with a column for each (order, schedule).
+
+    One variable a call is a budget too, the same for all schedules of an order.
+    """
     lines = [f"| order, one variable a call | {unit} | estimator |", "|---|---|---|"]
-    lines += [f"| {r.order} | {_number(r)} | {'exact' if r.estimate.is_exact else 'bound'} |" for r in orders]
+    lines += [f"| {r.order} | {_number(r)} | {_estimator(r.estimate)} |" for r in orders]
     if budgets:
         columns = list(dict.fromkeys((r.order, r.schedule) for r in budgets))
         lines += ["", "| calls | " + " | ".join(f"{s}, {o} order" for o, s in columns) + " |"]
         lines += ["|---" * (len(columns) + 1) + "|"]
+        if orders[0].calls > max(r.calls for r in budgets):
+            cells_by_order = {r.order: _number(r) for r in orders}
+            lines += [f"| {orders[0].calls} | " + " | ".join(cells_by_order.get(o, "") for o, _ in columns) + " |"]
         for calls in dict.fromkeys(r.calls for r in budgets):
             cells = {(r.order, r.schedule): _number(r) for r in budgets if r.calls == calls}
             lines += [f"| {calls} | " + " | ".join(cells[c] for c in columns) + " |"]
     return "\n".join(lines)
 
 
+def _estimator(estimate: Estimate) -> str:
+    if not isinstance(estimate, Bound):
+        return "exact" if estimate.is_exact else "bound"
+    draws = estimate.draws_half_width
+    return "bound" if math.isinf(draws) else f"bound, ± {draws:.3f} by its draws"
+
+
 def _number(row: Row) -> str:
-    return f"{row.estimate.bits_per_dim:.3f} ± {row.estimate.half_width:.3f}"
+    half_width = row.estimate.half_width
+    interval = f" ± {half_width:.3f}" if math.isfinite(half_width) else ""  # one item has no interval
+    return f"{row.estimate.bits_per_dim:.3f}{interval}"

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from ardm.errors import ArdmError, UsageError
 from ardm.files import check_writable, written_whole
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 IMAGE_SUFFIXES = (".png", ".svg", ".pdf")
 BLUE, ORANGE = "#8da0cb", "#fc8d62"
+MOST_STAIRS = 2000
+"""Stairs of a curve, several for each pixel of its width; the time to draw them grows faster than their number."""
 
 
 def draw_plan(losses: Float[np.ndarray, "S D"], plan: Plan, path: Path) -> None:
@@ -25,18 +27,20 @@ def draw_plan(losses: Float[np.ndarray, "S D"], plan: Plan, path: Path) -> None:
     except ImportError:
         raise ArdmError("plots need matplotlib: pip install 'ardm[plots]'") from None
     num_stages, num_steps = losses.shape
-    steps = np.arange(num_stages * num_steps + 1)
+    edges = stair_edges(num_stages, num_steps)
     percent = 100 * plan.lost_bits / plan.full_bits if plan.full_bits else 0.0
     figure = Figure(figsize=(8, 3.5), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
-    left.set_title(f"{len(steps) - 1:,} calls: {plan.full_bits / num_steps:.3f} bits a variable")
+    left.set_title(f"{losses.size:,} calls: {plan.full_bits / num_steps:.3f} bits a variable")
     left.set_ylabel("loss of a step (bits)")
     right.set_title(f"{plan.schedule.num_calls:,} calls: {plan.bits / num_steps:.3f} bits a variable")
-    lost = right.stairs(grouped_losses(losses, plan).ravel(), steps, fill=True, color=ORANGE)
+    lost = right.stairs(stair_heights(grouped_losses(losses, plan), edges), edges, fill=True, color=ORANGE)
     for axes in (left, right):
-        bits = axes.stairs(losses.ravel(), steps, fill=True, color=BLUE)
-        axes.set_xlim(0, steps[-1])
+        bits = axes.stairs(stair_heights(losses, edges), edges, fill=True, color=BLUE)
+        axes.set_xlim(0, edges[-1])
         _label_steps(axes, num_stages, num_steps)
+    if plan.full_bits > 0:
+        left.set_ylim(0, 1.05 * losses.max())  # a mean of steps may hide the highest
     figure.legend(
         [bits, lost],
         ["with a call for each step (areas are bits)", f"lost by sharing calls: {percent:.2f}%"],
@@ -65,6 +69,19 @@ def check_image_path(path: Path) -> None:
     if path.suffix not in IMAGE_SUFFIXES:
         raise UsageError(f"a plot ends in {', '.join(IMAGE_SUFFIXES)}, got {path.name}")
     check_writable(path)
+
+
+def stair_edges(num_stages: int, num_steps: int) -> Int[np.ndarray, "N"]:
+    """Where the stairs of a curve begin and the last ends: at each step or, of too many, at some in every stage."""
+    num_stairs = min(num_steps, max(1, MOST_STAIRS // num_stages))
+    within = np.arange(num_stairs) * num_steps // num_stairs
+    starts = np.arange(num_stages)[:, None] * num_steps + within  # (S, stairs)
+    return np.append(starts.ravel(), num_stages * num_steps)
+
+
+def stair_heights(losses: Float[np.ndarray, "S D"], edges: Int[np.ndarray, "N"]) -> Float[np.ndarray, "_"]:
+    """The mean loss of the steps between two edges, so that areas stay bits."""
+    return np.asarray(np.add.reduceat(losses.ravel(), edges[:-1]) / np.diff(edges))
 
 
 def grouped_losses(losses: Float[np.ndarray, "S D"], plan: Plan) -> Float[np.ndarray, "S D"]:
