@@ -24,4 +24,7 @@ train upscale16 --base 16
 ardm report calls "$out/oa" "$data" --items 12 --batch-size 100 --planned-in raster halton --passes 1000 -o "$out/oa-calls.md"
 ardm report calls "$out/upscale4" "$data" --items 12 --batch-size 100 --schedules planned uniform --planned-in \
     --passes 2000 -o "$out/upscale4-calls.md"
-ardm sample "$out/upscale4" -n 4 --calls 400 -o "$out/upscale4-samples.png"
+ardm sample "$out/upscale4" -n 4 --calls 400 -o "$out/sample.wav"
+python runs/spectrograms.py "$out/samples.png" "$out"/sample-*.wav
+ardm export "$out/oa" -o "$out/oa.model" --data "$data" --order pseudorandom:0 --calls 50 --items 16
+ardm bench codec --model "$out/oa.model" --data "$data" --items 1000 --calls 50
