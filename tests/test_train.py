@@ -20,7 +20,7 @@ from ardm.data.text import TextSampler
 from ardm.errors import ArdmError, CheckpointError
 from ardm.runtime import Runtime
 from ardm.state import STATE_FILE, restore_state, save_state
-from ardm.train import FEWEST_DRAWS, final_draws, run_training
+from ardm.train import final_draws, run_training
 from ardm.trainer import Trainer
 from tiny import (
     TEXT,
@@ -117,24 +117,25 @@ def trainer_of(tmp_path: Path, **train: object) -> Trainer:
     return Trainer(tiny_config(**train), tiny_corpus(tmp_path), CPU)
 
 
-def test_the_profile_takes_a_tenth_of_the_training(tmp_path, monkeypatch):
-    assert [final_draws(trainer_of(tmp_path, steps=steps)) for steps in (1, 18, 1000)] == [4 * 16] * 3
-    monkeypatch.setattr("ardm.train.FINAL_PASSES", 100)
-    num_draws = [final_draws(trainer_of(tmp_path, steps=steps)) for steps in (1, 90, 1000)]
-    assert num_draws == [FEWEST_DRAWS, 90 * 8 // 3, 100 * 4]
+def test_the_profile_takes_a_tenth_of_the_training(tmp_path):
+    num_draws = [final_draws(trainer_of(tmp_path, steps=steps)) for steps in (1, 18, 1000)]
+    assert num_draws == [8, 18 * 8 // 3, 4 * 16]
+    many = trainer_of(tmp_path, steps=1000, eval_items=9)
+    assert final_draws(many) == 8 * many.num_eval_items == 72
+    upscale = Trainer(replace(tiny_upscale_config(), train=many.config.train), tiny_corpus(tmp_path), CPU)
+    assert final_draws(upscale) == upscale.model.num_stages * 4 * 16
 
 
-def test_a_short_training_is_measured_on_some_of_the_items(tmp_path, monkeypatch):
-    monkeypatch.setattr("ardm.train.FEWEST_DRAWS", 3)
-    trainer, wanted, made = trainer_of(tmp_path, steps=1, batch_size=2), [], []
+def test_a_short_training_is_measured_on_some_of_the_items(tmp_path):
+    trainer, wanted, made = trainer_of(tmp_path, steps=1, batch_size=2, eval_items=9), [], []
 
     def on_profile(num_observations: int) -> Callable[[int], None]:
         wanted.append(num_observations)
         return made.append
 
     run_training(trainer, tmp_path / "run", on_profile=on_profile)
-    assert (wanted, sum(made), int(trainer.measured_profile.counts.sum())) == ([3], 3, 3)
-    assert trainer.num_eval_items == 4
+    assert (wanted, sum(made), int(trainer.measured_profile.counts.sum())) == ([8], 8, 8)
+    assert trainer.num_eval_items == 9
     assert load_model(tmp_path / "run").step == 1
 
 

@@ -19,8 +19,8 @@ FINAL_PASSES = 8
 """Passes over the held-out items at the end of training, where the training took long enough."""
 OBSERVATIONS_A_STAGE = 1000
 """Held-out losses of each stage at the end of training, which schedules will be planned from; 4 a step are enough."""
-FEWEST_DRAWS = 128
-"""Held-out losses that are affordable after however short a training: some for each of sixteen stages."""
+FEWEST_A_STAGE = 8
+"""Held-out losses of each stage at the end of however short a training."""
 
 
 def run_training(
@@ -86,13 +86,13 @@ class Stopped(Exception):
 def final_draws(trainer: Trainer) -> int:
     """Held-out losses to measure for a profile to plan from, in at most about a tenth of the training's time.
 
-    Only the shortest trainings are followed by more, `FEWEST_DRAWS`. The limit is a number, as a resumed run would not
-    repeat one in seconds to the bit; a loss without its gradient takes a third of the time of one in training.
+    Only the shortest trainings are followed by more, `FEWEST_A_STAGE`. The limit is a number, as a resumed run would
+    not repeat one in seconds to the bit; a loss without its gradient takes a third of the time of one in training.
     """
     model, config = trainer.model, trainer.config.train
     observations = model.num_stages * min(OBSERVATIONS_A_STAGE, 4 * model.num_variables)
     wanted = max(observations, FINAL_PASSES * trainer.num_eval_items)
-    return min(wanted, max(FEWEST_DRAWS, config.steps * config.batch_size // 3))
+    return min(wanted, max(FEWEST_A_STAGE * model.num_stages, config.steps * config.batch_size // 3))
 
 
 def train_metrics(trainer: Trainer, metrics: dict[str, Tensor]) -> Metrics:
