@@ -64,6 +64,10 @@ def test_eval_of_one_sound_names_the_file_whatever_the_model(run, capsys, tmp_pa
         sound = save(tmp_path / "one.wav", 150, rate=rate)
         shown = output(capsys, ["eval", str(model), str(sound)])
         assert shown.endswith("; 2 of 2 items of one.wav\n")
+    for i in range(2):  # other sounds have no test split, even for a model of published ones
+        save(tmp_path / "own" / f"{i}.wav", 64, rate=16_000, seed=i)
+    assert "2 of 2 items of own, all split" in output(capsys, ["eval", str(tmp_path / "run"), str(tmp_path / "own")])
+    assert ", test split" in output(capsys, ["eval", str(tmp_path / "run"), str(digits)])
 
 
 def test_clips_left_out_are_told_when_training_and_scoring(run, capsys, tmp_path):

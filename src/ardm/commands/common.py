@@ -27,8 +27,6 @@ NamedOrder = Literal["raster", "reverse", "spaced", "halton", "pseudorandom"]
 OrderName = Literal["random", "raster", "reverse", "spaced", "halton", "pseudorandom"]
 OutputPath = Annotated[Path | None, tyro.conf.arg(aliases=["-o"])]
 
-PUBLISHED = ("text8", "cifar10", "sc09")
-"""Data sets with a test split of their own."""
 SECONDS_A_LINE = 30
 """Least time between two lines of progress where there is no terminal."""
 
@@ -161,8 +159,7 @@ def items_to_score(
 
     corpus = medium_of(trained).corpus(path)
     if split is None:
-        is_published = trained.config.data.kind in PUBLISHED
-        split = "test" if is_published or corpus.fingerprint == trained.data_fingerprint else "all"
+        split = "test" if corpus.is_published or corpus.fingerprint == trained.data_fingerprint else "all"
     items = corpus.items(split, trained.model.shape)
     count = len(items) if limit is None else min(limit, len(items))
     chosen = items[np.arange(count) * len(items) // count]

@@ -46,6 +46,8 @@ class AudioCorpus:
     """Clips of one sample rate in three splits; they may differ in length."""
 
     title: str
+    is_published: bool = False
+    """Whether its splits are those that everybody reports results for."""
     train: Sequence[Samples]
     valid: Sequence[Samples]
     test: Sequence[Samples]

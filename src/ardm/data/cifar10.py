@@ -42,6 +42,7 @@ def load_cifar10(root: Path, augmentation: Augmentation = "none", *, holds_out: 
     test = read_batch(folder / f"test_batch{suffix}")
     return ImageCorpus(
         title="CIFAR-10",
+        is_published=True,
         train=list(train[:-NUM_HELD_OUT] if holds_out else train),
         valid=list(train[-NUM_HELD_OUT:]),
         test=list(test),

@@ -30,6 +30,10 @@ class Corpus(Protocol):
         """Its name, as results are reported for it."""
 
     @property
+    def is_published(self) -> bool:
+        """Whether its splits are those that everybody reports results for."""
+
+    @property
     def num_classes(self) -> int:
         """K."""
 

@@ -35,6 +35,8 @@ class ImageCorpus:
     """Images in three splits; they may differ in size but not in channels."""
 
     title: str
+    is_published: bool = False
+    """Whether its splits are those that everybody reports results for."""
     train: Sequence[Pixels]
     valid: Sequence[Pixels]
     test: Sequence[Pixels]

@@ -34,7 +34,13 @@ def load_sc09(root: Path) -> AudioCorpus:
     splits = (everything - held[VALID_LIST] - held[TEST_LIST], held[VALID_LIST], held[TEST_LIST])
     train, valid, test = (_read_clips(folder / name for name in sorted(names)) for names in splits)
     return AudioCorpus(
-        title=_title(train, valid, test), train=train, valid=valid, test=test, sample_rate=RATE, pads=True
+        title=_title(train, valid, test),
+        is_published=True,
+        train=train,
+        valid=valid,
+        test=test,
+        sample_rate=RATE,
+        pads=True,
     )
 
 

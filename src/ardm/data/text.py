@@ -45,6 +45,8 @@ class TextCorpus:
     """A text as classes, and where its splits end."""
 
     title: str
+    is_published: bool = False
+    """Whether its splits are those that everybody reports results for."""
     alphabet: Alphabet
     classes: Integer[np.ndarray, "N"]
     num_held_out: int
@@ -124,7 +126,13 @@ def load_text8(path: Path) -> TextCorpus:
     if hashlib.md5(content).hexdigest() != known[0].md5:
         raise DataError(f"{path} is damaged (md5 differs from {known[0].md5}); fetch it again")
     classes = TEXT8_ALPHABET.encode(content, str(path))
-    return TextCorpus(title=known[0].title, alphabet=TEXT8_ALPHABET, classes=classes, num_held_out=TEXT8_HOLD_OUT)
+    return TextCorpus(
+        title=known[0].title,
+        is_published=True,
+        alphabet=TEXT8_ALPHABET,
+        classes=classes,
+        num_held_out=TEXT8_HOLD_OUT,
+    )
 
 
 def load_own_text(path: Path, kind: TextKind, alphabet: Alphabet | None = None) -> TextCorpus:
