@@ -179,6 +179,23 @@ class TestRoundTrips:
         plain, escaped = (round_trip(hashing_codec("text"), [text_content(t)])[0] for t in ("a" * 16, "a" + "Z" * 15))
         assert len(escaped.content.chunks[0]) < len(plain.content.chunks[0]) / 2
 
+    @pytest.mark.parametrize("kind", ["colour", "grey", "sound", "text"])
+    def test_every_place_has_its_bits(self, kind):
+        """They add up to what the chunks come to, and what is hidden has none."""
+        codec = hashing_codec(kind)
+        values = {"colour": pixels(21, 34, "L"), "grey": pixels(21, 34, "RGB"), "sound": frames(51, 2)}
+        content = content_of(values.get(kind, "the cat sat on the mat, Z and so on"), SAMPLE_RATE)
+        entry = codec.encode([content], codec.options(), Batching())[0]
+        bits = codec.measure(content, codec.options(), Batching(batch_size=7))
+        canvases = codec.lay(content).canvases
+        assert [one.shape for one in bits] == [canvas.values.shape for canvas in canvases]
+        num_bits = 8 * sum(map(len, entry.content.chunks))
+        assert sum(one.sum() for one in bits) == pytest.approx(num_bits, rel=1e-3, abs=24.5 * len(entry.content.chunks))
+        for one, canvas in zip(bits, canvases, strict=True):
+            hidden = np.broadcast_to(False if canvas.hidden is None else canvas.hidden, one.shape)
+            assert (one[~hidden] > 0).all()
+            assert not one[hidden].any()
+
     def test_progress_is_announced_and_made(self):
         codec = hashing_codec("grey")
         announced, made = [], []

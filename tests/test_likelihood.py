@@ -12,6 +12,7 @@ from ardm.likelihood import (
     exact_bits,
     mean_bits,
     schedule_bits_bound,
+    variable_bits,
 )
 from ardm.schedule import Schedule, full_schedule, uniform_schedule
 from table_model import CASES, ONE_STAGE, groups_of, order_agnostic
@@ -65,6 +66,22 @@ def test_batch_size_does_not_matter(name):
     results = [exact_bits(case.model, items, orders, case.grouped_schedule(), batch_size=size) for size in sizes]
     for result in results[1:]:
         torch.testing.assert_close(result, results[0], rtol=1e-13, atol=0)
+
+
+@each_case
+def test_bits_of_variables_add_up_and_are_where_they_belong(name):
+    """Another value of the variable that comes last changes no bits but its own."""
+    case, chance = CASES[name](), random.Random(1)
+    items = torch.tensor(case.items())
+    orders = torch.tensor(chance.choices(case.all_orders(), k=len(items)))
+    schedule = full_schedule(items.shape[1], num_stages=case.model.num_stages)
+    bits = variable_bits(case.model, items, orders, schedule, batch_size=5)
+    torch.testing.assert_close(bits.sum(1), exact_bits(case.model, items, orders, schedule), rtol=1e-12, atol=0)
+    if case.model.num_stages == 1:
+        last = orders[:, 0, -1:]
+        changed = items.scatter(1, last, (items.gather(1, last) + 1) % case.model.depth.num_classes)
+        others = variable_bits(case.model, changed, orders, schedule).scatter(1, last, 0.0)
+        torch.testing.assert_close(others, bits.scatter(1, last, 0.0), rtol=1e-12, atol=0)
 
 
 def test_on_batch_counts_the_calls():

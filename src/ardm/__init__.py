@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from ardm.model import ARDM as ARDM
     from ardm.orders import random_stage_orders as random_stage_orders
+    from ardm.pretrained import load as load
     from ardm.profiles import monotone as monotone
     from ardm.sample import (
         Given as Given,
@@ -75,6 +76,7 @@ _HOMES = {
     "exact_bits": "likelihood",
     "full_schedule": "schedule",
     "given_first": "sample",
+    "load": "pretrained",
     "load_model": "checkpoint",
     "mean_bits": "likelihood",
     "monotone": "profiles",

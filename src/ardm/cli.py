@@ -21,9 +21,11 @@ from ardm.commands.data import Data
 from ardm.commands.evaluate import Evaluate
 from ardm.commands.export import Export
 from ardm.commands.info import Info
+from ardm.commands.models import Models
 from ardm.commands.plan import Plan
 from ardm.commands.report import Report
 from ardm.commands.sample import Infill, Sample
+from ardm.commands.serve import Serve
 from ardm.commands.train import Train
 from ardm.errors import UsageError
 
@@ -37,9 +39,11 @@ Command = (
     | Annotated[Compress, tyro.conf.subcommand("compress")]
     | Annotated[Decompress, tyro.conf.subcommand("decompress")]
     | Annotated[Info, tyro.conf.subcommand("info")]
+    | Annotated[Models, tyro.conf.subcommand("models")]
     | Annotated[Data, tyro.conf.subcommand("data")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
+    | Annotated[Serve, tyro.conf.subcommand("serve")]
 )
 
 DESCRIPTION = (

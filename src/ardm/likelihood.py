@@ -154,6 +154,23 @@ def exact_bits(
 
 
 @torch.no_grad()
+def variable_bits(
+    model: ARDM,
+    x: Int[Tensor, "N D"],
+    orders: Int[Tensor, "N S D"],
+    schedule: Schedule,
+    *,
+    batch_size: int = 64,
+    on_batch: Callable[[int], None] = lambda num_calls: None,
+) -> Float[Tensor, "N D"]:
+    """What each variable adds to `exact_bits`, over all stages; 0 for those that the schedule leaves out."""
+    nats = torch.zeros(x.shape, dtype=torch.float64, device=x.device)
+    for item, weighted in _scored_rows(model, x, orders, schedule, _members, batch_size, on_batch):
+        nats.index_add_(0, item, weighted)
+    return nats / math.log(2)
+
+
+@torch.no_grad()
 def schedule_bits_bound(
     model: ARDM,
     x: Int[Tensor, "N D"],
@@ -192,7 +209,22 @@ def _score(
     batch_size: int,
     on_batch: Callable[[int], None],
 ) -> Float[Tensor, "N"]:
-    """Weighted bits of every call of every item. Rows (item, call) are evaluated in any grouping alike."""
+    """Weighted bits of every call of every item."""
+    scored = _scored_rows(model, x, orders, schedule, weigh, batch_size, on_batch)
+    nats = torch.cat([weighted.sum(1) for _, weighted in scored])
+    return nats.view(len(x), schedule.num_calls).sum(1) / math.log(2)
+
+
+def _scored_rows(
+    model: ARDM,
+    x: Int[Tensor, "N D"],
+    orders: Int[Tensor, "N S D"],
+    schedule: Schedule,
+    weigh: Weigh,
+    batch_size: int,
+    on_batch: Callable[[int], None],
+) -> Iterator[tuple[Int[Tensor, "R"], Float[Tensor, "R D"]]]:
+    """Items, and weighted nats of their variables, of rows (item, call): evaluated in any grouping alike."""
     _check_items(model, x)
     check_orders(orders, (len(x), model.num_stages, model.num_variables))
     check_fits(schedule, model.num_stages, model.num_variables)
@@ -201,16 +233,14 @@ def _score(
     groups = [(s, *group) for s in range(schedule.num_stages) for group in schedule.groups(s)]
     stages, starts, stops = torch.tensor(groups, device=x.device).T
     rank = ranks(orders)
-    nats = []
     for rows in torch.arange(len(x) * len(groups), device=x.device).split(batch_size):
         item, call = rows // len(groups), rows % len(groups)
         stage, start, stop = stages[call], starts[call], stops[call]
         r = rank[item, stage]
         log_probs = _log_probs(model, corrupt(model.depth, x[item], stage, start, r))
         weights = weigh(r, start[:, None], stop[:, None])
-        nats.append(-(log_probs.double().masked_fill(weights == 0, 0.0) * weights).sum(1))
+        yield item, -(log_probs.double().masked_fill(weights == 0, 0.0) * weights)
         on_batch(len(rows))
-    return torch.cat(nats).view(len(x), len(groups)).sum(1) / math.log(2)
 
 
 def _log_probs(model: ARDM, c: Corrupted) -> Float[Tensor, "B D"]:

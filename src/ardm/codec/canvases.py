@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import Float64
 from torch import Tensor
 
 from ardm.codec.items import ItemCodec
@@ -74,6 +75,23 @@ class CanvasCodec:
             for job, payload in zip(slab, encoded, strict=True):
                 payloads[job.canvas].append(payload)
         return payloads
+
+    def measure(self, canvases: Sequence[Canvas]) -> list[Float64[np.ndarray, "..."]]:
+        """The bits that each place of each canvas is coded with (see `ItemCodec.measure_variables`); 0 where hidden."""
+        self._announce(canvases)
+        bits = [np.zeros(canvas.values.shape) for canvas in canvases]
+        unknown = [[b""] * num_bundles(canvas.values.shape, self._shape) for canvas in canvases]
+        for slab in self._slabs(self._jobs(canvases, unknown)):
+            x, given, absent = self._tensors(slab, canvases)
+            rows = iter(
+                self._items.measure_variables(
+                    x, given=given, absent=absent, batch_size=self._batch_size, on_batch=self._batching.on_batch
+                )
+            )
+            for job in slab:
+                for window in job.windows:
+                    bits[job.canvas][window.coded_area] = next(rows).reshape(self._shape)[window.coded]
+        return bits
 
     def decode(self, canvases: Sequence[Canvas], payloads: Sequence[Sequence[bytes]]) -> dict[int, str]:
         """Fill the canvases in; what is wrong with those that are damaged, whose values mean nothing then."""

@@ -135,6 +135,26 @@ class ItemCodec:
         x = self._checked(x, ~context.absent)
         return np.array([_bits(coded) for coded in self._coded_items(x, context, batch_size, on_batch)], np.float64)
 
+    def measure_variables(
+        self,
+        x: Int[Tensor, "N D"],
+        *,
+        given: Bool[Tensor, "N D"] | None = None,
+        absent: Bool[Tensor, "N D"] | None = None,
+        batch_size: int = 64,
+        on_batch: OnBatch = _ignore,
+    ) -> Float64[np.ndarray, "N D"]:
+        """What each variable adds to `measure`; 0 for those that are given or absent."""
+        context = self._context(len(x), given, absent)
+        x = self._checked(x, ~context.absent)
+        bits = np.zeros(tuple(x.shape), np.float64)
+        coded_items = self._coded_items(x, context, batch_size, on_batch)
+        for own, plan, coded in zip(bits, self._caller.plans(context), coded_items, strict=True):
+            places = (group.variables for group in plan for _ in range(self._spelling.length))
+            for variables, (symbols, weights) in zip(places, coded, strict=True):
+                own[variables] += _symbol_bits(symbols, weights)
+        return bits
+
     def decode(
         self,
         payloads: Sequence[bytes],
@@ -353,5 +373,8 @@ def _payload(coded: Coded, check: int) -> bytes:
 
 
 def _bits(coded: Coded) -> float:
-    chosen = [np.take_along_axis(weights, symbols[:, None], axis=1) for symbols, weights in coded]
-    return math.fsum(float((WEIGHT_BITS - np.log2(weights)).sum()) for weights in chosen)
+    return math.fsum(float(_symbol_bits(symbols, weights).sum()) for symbols, weights in coded)
+
+
+def _symbol_bits(symbols: Int[np.ndarray, "R"], weights: Int[np.ndarray, "R C"]) -> Float64[np.ndarray, "R"]:
+    return WEIGHT_BITS - np.log2(np.take_along_axis(weights, symbols[:, None], axis=1)[:, 0])

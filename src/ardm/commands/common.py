@@ -77,13 +77,13 @@ def require_positive(**flags: float | int | None) -> None:
             raise UsageError(f"--{name.replace('_', '-')} must be positive, got {value}")
 
 
-def load(path: Path, device: str | None) -> "tuple[TrainedModel, torch.device, Callable[[], Any]]":
-    """The model on the chosen device, the device, and a context in which to call it."""
-    from ardm.checkpoint import load_model
+def load(source: Path, device: str | None) -> "tuple[TrainedModel, torch.device, Callable[[], Any]]":
+    """The model of a path or a name on the chosen device, the device, and a context in which to call it."""
+    from ardm import pretrained
     from ardm.runtime import Runtime
 
     runtime = Runtime.choose(device)
-    return load_model(path, runtime.device), runtime.device, runtime.autocast
+    return pretrained.load(source, runtime.device), runtime.device, runtime.autocast
 
 
 def make_schedule(

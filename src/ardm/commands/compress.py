@@ -1,7 +1,7 @@
 """ardm compress and ardm decompress."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +38,8 @@ class Compress:
     """Files, folders and patterns such as 'images/**/*.png'. Below folders, hidden files and those that end as no file
     of the model's kind does are left out."""
     model: Path | None = None
-    """The exact model's file, as `ardm export` makes it."""
+    """The exact model's file, as `ardm export` makes it, or its name in the box (`ardm models`). By default the one in
+    the box for images, sound or text, by the suffix of each file."""
     calls: int | None = None
     """Network calls for each window; fewer are faster and cost bits. By default the model's own choice."""
     order: str | None = None
@@ -63,38 +64,69 @@ class Compress:
     def run(self) -> None:
         """Compress, and print what became of each file."""
         self._check()
-        from ardm.codec.plan import parse_order
-        from ardm.compression.compressing import Compressor
-        from ardm.compression.sources import check_names, find_sources
+        from ardm.compression.outcomes import joined
 
-        order = None if self.order is None else parse_order(self.order)
-        assert self.model is not None
-        codec = load_codec(self.model, self.device)
-        sources = find_sources(self.files, codec.layout.suffixes, without=(SINGLE_SUFFIX, ARCHIVE_SUFFIX))
+        groups = self._sources_by_codec()
+        self._check_sources([source for _, sources in groups for source in sources])
+        with batches("compressing", self.batch_size) as batching:
+            outcome = joined([self._compress(codec, sources, batching) for codec, sources in groups])
+        report(outcome, as_json=self.json)
+
+    def _sources_by_codec(self) -> "list[tuple[ContentCodec, list[Source]]]":
+        """What each model is to compress."""
+        from ardm.compression.sources import find_sources
+
+        own = (SINGLE_SUFFIX, ARCHIVE_SUFFIX)
+        if self.model is not None:
+            codec = load_codec(self.model, self.device)
+            return [(codec, find_sources(self.files, codec.layout.suffixes, without=own))]
+        suffixes = {suffix for group in boxed_suffixes().values() for suffix in group}
+        return self._sources_by_boxed_codec(find_sources(self.files, suffixes, without=own))
+
+    def _sources_by_boxed_codec(self, sources: "list[Source]") -> "list[tuple[ContentCodec, list[Source]]]":
+        """The same for the models in the box, one for each medium."""
+        from ardm import pretrained
+
+        groups: dict[str, list[Source]] = {}
+        for source in sources:
+            groups.setdefault(boxed_name(source.path), []).append(source)
+        if self._archive() is not None and len(groups) > 1:
+            raise UsageError(f"an archive has files of one kind, not of {' and '.join(groups)}; make one of each")
+        paths = [pretrained.find_boxed(name) for name in groups]
+        return [(load_codec(path, self.device), own) for path, own in zip(paths, groups.values(), strict=True)]
+
+    def _check_sources(self, sources: "list[Source]") -> None:
+        from ardm.compression.sources import check_names
+
         if self.output is not None:
             check_names(sources)
         if _is_single(self.output) and len(sources) > 1:
             raise UsageError(f"{self.output} can hold one file, and {len(sources)} are given; use {ARCHIVE_SUFFIX}")
-        with batches("compressing", self.batch_size) as batching:
-            compressor = Compressor(
-                codec=codec,
-                options=codec.options(self.calls, order),
-                batching=batching,
-                verify=not self.no_verify,
-                force=self.force,
-            )
-            archive = self._archive()
-            if archive is None:
-                outcome = compressor.to_files(sources, self._target)
-            else:
-                outcome = compressor.to_archive(sources, archive, append=self.append)
-        report(outcome, as_json=self.json)
+
+    def _compress(self, codec: "ContentCodec", sources: "list[Source]", batching: "Batching") -> "Outcome":
+        from ardm.codec.plan import parse_order
+        from ardm.compression.compressing import Compressor
+
+        order = None if self.order is None else parse_order(self.order)
+        compressor = Compressor(
+            codec=codec,
+            options=codec.options(self.calls, order),
+            batching=batching,
+            verify=not self.no_verify,
+            force=self.force,
+        )
+        archive = self._archive()
+        if archive is None:
+            return compressor.to_files(sources, self._target)
+        return compressor.to_archive(sources, archive, append=self.append)
 
     def _check(self) -> None:
         require_positive(calls=self.calls, batch_size=self.batch_size)
         if not self.files:
             raise UsageError("give the files to compress")
-        if self.model is None:
+        from ardm import pretrained
+
+        if self.model is None and not pretrained.box():
             raise UsageError("give the exact model to compress with: --model MODEL (`ardm export` makes one of a run)")
         if self.verify and self.no_verify:
             raise UsageError("--verify and --no-verify exclude each other")
@@ -131,8 +163,8 @@ class Decompress:
     model: Annotated[
         tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]], tyro.conf.arg(metavar="MODEL [MODEL...]")
     ] = ()
-    """The exact model that the files were made with; give several if they differ. Where one is missing that some file
-    needs, nothing is restored."""
+    """The exact model that the files were made with, by default those in the box; give several if they differ. Where
+    one is missing that some file needs, nothing is restored."""
     entry: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """Restore only the entry of this name from archives; may be given several times."""
     output: OutputPath = None
@@ -166,6 +198,8 @@ class Decompress:
 
     def _models_and_files(self) -> tuple[list[Path], list[str]]:
         """What `--model A B FILE` means: the first is a model, and so are those after it up to one that is none."""
+        from ardm import pretrained
+
         models: list[Path] = []
         files = list(self.files)
         for group in self.model:
@@ -174,7 +208,7 @@ class Decompress:
             count = next((i for i, one in enumerate(group) if i and not is_model(Path(one))), len(group))
             models += map(Path, group[:count])
             files += group[count:]
-        return models, files
+        return models or list(pretrained.box().values()), files
 
     def _check(self, destination: "Destination", sources: "list[Source]") -> None:
         from ardm.compression.sources import check_names
@@ -197,8 +231,22 @@ class Decompress:
         return Destination(file=self.output, force=self.force)
 
 
+def boxed_suffixes() -> dict[str, Collection[str]]:
+    """The suffixes of the files that each model in the box is for."""
+    from ardm.data.image_files import IMAGE_SUFFIXES
+    from ardm.data.sound_files import AUDIO_SUFFIXES
+
+    return {"images": IMAGE_SUFFIXES, "audio": AUDIO_SUFFIXES, "text": {".txt"}}
+
+
+def boxed_name(path: Path) -> str:
+    """The model in the box for a file: by its suffix, or the one for text."""
+    suffix = path.suffix.lower()
+    return next((name for name, suffixes in boxed_suffixes().items() if suffix in suffixes), "text")
+
+
 def load_codec(path: Path, device: str | None) -> "ContentCodec":
-    """The codec of an exact model's file."""
+    """The codec of an exact model's file, or of its name in the box."""
     from ardm.compression.modelled import ContentCodec
 
     if path.exists() and not is_model(path):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from ardm import pretrained
 from ardm.commands.common import load
 from ardm.errors import DamagedError, DataError, TooLargeError
 from ardm.output import to_json
@@ -25,19 +26,20 @@ class Info:
     """What a model, a compressed file or an archive holds, and whether every entry of it is whole."""
 
     file: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE_OR_MODEL")]
-    """A compressed file, an archive, a run's folder or a model file."""
+    """A compressed file, an archive, a run's folder, a model file or the name of a model in the box."""
     json: bool = False
     """Print JSON."""
 
     def run(self) -> None:
         """Describe the file."""
-        if not self.file.exists():
-            raise DataError(f"there is no file or folder {self.file}")
-        facts = compressed_facts(self.file)
-        if facts is None and not is_model(self.file) and not (self.file / "config.json").exists():
-            raise DataError(f"{self.file} is neither a model, a run nor a compressed file")
+        file = self.file if self.file.exists() else pretrained.box().get(str(self.file), self.file)
+        if not file.exists():
+            raise DataError(f"there is no file or folder {file}")
+        facts = compressed_facts(file)
+        if facts is None and not is_model(file) and not (file / "config.json").exists():
+            raise DataError(f"{file} is neither a model, a run nor a compressed file")
         if facts is None:
-            trained, *_ = load(self.file, "cpu")
+            trained, *_ = load(file, "cpu")
             facts = model_facts(trained)
             if self.json:
                 facts["config"] = trained.config.to_dict()

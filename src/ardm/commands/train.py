@@ -67,6 +67,8 @@ class Train:
     """Blocks of the network (Transformers)."""
     width: int | None = None
     """Channels of the network (Transformers)."""
+    head_width: int | None = None
+    """Channels of an attention head (Transformers)."""
     widths: tuple[int, ...] | None = None
     """Channels of the network at each resolution, the full one first (U-Nets)."""
     depths: tuple[int, ...] | None = None
@@ -157,7 +159,8 @@ class Train:
         return flags | _given(augmentation=self.augmentation, holds_out=False if self.train_on_all else None)
 
     def _network_flags(self) -> dict[str, Any]:
-        return _given(num_layers=self.layers, width=self.width, widths=self.widths, depths=self.depths)
+        names = ("width", "head_width", "widths", "depths")
+        return _given(num_layers=self.layers, **{name: getattr(self, name) for name in names})
 
     def _depth_flags(self, parametrization: str) -> dict[str, Any]:
         from ardm.config import MIXTURES
@@ -176,7 +179,7 @@ class Train:
 
 
 DATA_FLAGS = {"num_variables": "item-length", "height": "size", "width": "size", "holds_out": "train-on-all"}
-NETWORK_FLAGS = {"num_layers": "layers"}
+NETWORK_FLAGS = {"num_layers": "layers", "head_width": "head-width"}
 """Flags of fields that are named otherwise."""
 
 

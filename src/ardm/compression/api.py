@@ -1,10 +1,12 @@
 """Compression in two functions: `ardm.compress` and `ardm.decompress`."""
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from ardm.checkpoint import TrainedModel, load_model
+from ardm import pretrained
+from ardm.checkpoint import TrainedModel
 from ardm.codec.canvases import Batching
 from ardm.codec.plan import parse_order
 from ardm.compression.contents import Content, content_of, value_of
@@ -27,10 +29,10 @@ def compress(
 ) -> bytes:
     """A compressed file of a text (str), bytes, an image (uint8 array), a sound (int16 array) or a file (Path).
 
-    `model` is an exact model or its path. Images have shape (height, width) or (height, width, channels); sounds
-    (samples,) or (samples, 2), at the model's own rate. With fewer `calls` of the network for each window it is
-    faster and the file is longer; `batch_size` changes no byte. With `verify` the file is decoded and compared, which
-    takes about half of the time; an ArdmError if it does not restore exactly.
+    `model` is an exact model, its path or its name in the box. Images have shape (height, width) or (height, width,
+    channels); sounds (samples,) or (samples, 2), at the model's own rate. With fewer `calls` of the network for each
+    window it is faster and the file is longer; `batch_size` changes no byte. With `verify` the file is decoded and
+    compared, which takes about half of the time; an ArdmError if it does not restore exactly.
     """
     codec = ContentCodec(_loaded(model))
     content = codec.layout.read(x) if isinstance(x, Path) else content_of(x, codec.sample_rate)
@@ -46,11 +48,11 @@ def compress(
 def decompress(
     data: bytes, model: Model | None = None, *, limits: Limits | None = None, batch_size: int | None = None
 ) -> Value:
-    """What a compressed file holds: a str, bytes or an array. Only content that is stored raw needs no model.
+    """What a compressed file holds: a str, bytes or an array. Without a model: by one in the box, or stored as it is.
 
     A DamagedError, an UnknownVersionError, an UnknownModelError or a TooLargeError where it cannot be restored.
     """
-    models = ModelsAtHand([] if model is None else [ContentCodec(_loaded(model))])
+    models = ModelsAtHand(boxed_codecs() if model is None else [ContentCodec(_loaded(model))])
     (restored,) = models.decode([models.entry_of(data, limits)], Batching(batch_size=batch_size))
     if isinstance(restored, Content):
         return value_of(restored)
@@ -64,4 +66,10 @@ def _restored(data: bytes, codec: ContentCodec, batching: Batching) -> Restored:
 
 
 def _loaded(model: Model) -> TrainedModel:
-    return model if isinstance(model, TrainedModel) else load_model(model)
+    return model if isinstance(model, TrainedModel) else pretrained.load(model)
+
+
+@cache
+def boxed_codecs() -> tuple[ContentCodec, ...]:
+    """The codecs of all models in the box."""
+    return tuple(ContentCodec(pretrained.load(path)) for path in pretrained.box().values())

@@ -3,6 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from jaxtyping import Float64
+
 from ardm.checkpoint import TrainedModel
 from ardm.codec.canvases import Batching, CanvasCodec
 from ardm.codec.items import ItemCodec
@@ -58,6 +61,10 @@ class ContentCodec:
             return Entry(fields=content.fields, content=Raw(content=content.raw))
         coded = Coded(options=options, chunks=chunks, side=laid.side)
         return or_raw(Entry(fields=content.fields, content=coded), content.raw, self.file_of)
+
+    def measure(self, content: Content, options: Options, batching: Batching) -> list[Float64[np.ndarray, "..."]]:
+        """The bits of every place of each canvas that a content lies on; side bytes and rounding come on top."""
+        return self._canvas_codec(options, batching).measure(self.lay(content).canvases)
 
     def file_of(self, entry: Entry) -> bytes:
         """The compressed file of an entry: a short one where the model can tell all but the payload."""

@@ -80,6 +80,15 @@ class Outcome:
         self.failures.append(Failure(file=str(file), error=error))
 
 
+def joined(outcomes: Sequence[Outcome]) -> Outcome:
+    """What came of the files of several runs."""
+    return Outcome(
+        done=[done for outcome in outcomes for done in outcome.done],
+        failures=[failure for outcome in outcomes for failure in outcome.failures],
+        notes=[note for outcome in outcomes for note in outcome.notes],
+    )
+
+
 def length_notes(done: Sequence[Done]) -> list[str]:
     """A note of the files that are longer in compressed form, if there are any."""
     longer = [one for one in done if one.num_compressed > one.num_bytes]

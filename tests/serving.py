@@ -1,0 +1,97 @@
+"""A server of tiny models, for tests with and without a browser."""
+
+import base64
+import io
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import torch
+import uvicorn
+from PIL import Image
+
+from ardm.checkpoint import TrainedModel
+from ardm.objective import Profile
+from ardm.serve.app import make_app
+from ardm.serve.limits import PageLimits
+from ardm.serve.models import Served, Shelf
+from ardm.serve.server import bound_socket
+from tiny_exact import tiny_exact
+
+KINDS = ("one-stage-colour", "text", "sound", "grey", "staged", "bytes")
+"""Their numbers, from 1, are what pages call them."""
+
+
+def key_of(kind: str) -> str:
+    """The name of a model on the page."""
+    return str(KINDS.index(kind) + 1)
+
+
+def with_profile(trained: TrainedModel) -> TrainedModel:
+    """A model that promises fewer bits for every variable that is revealed."""
+    model = trained.model
+    bits = torch.linspace(5, 1, model.num_variables, dtype=torch.float64).expand(model.num_stages, -1).clone()
+    return replace(trained, profile=Profile(bits=bits, counts=torch.ones_like(bits, dtype=torch.long)))
+
+
+@cache
+def tiny_shelf() -> Shelf:
+    """Models of all media; the grey one has no profile."""
+    trained = [tiny_exact(kind) for kind in KINDS]
+    served = [
+        Served(
+            key=str(number),
+            title=f"{kind}.model",
+            trained=one if kind == "grey" else with_profile(one),
+            device=torch.device("cpu"),
+            autocast=nullcontext,
+        )
+        for number, (kind, one) in enumerate(zip(KINDS, trained, strict=True), start=1)
+    ]
+    for one in served:
+        one.time_calls()
+    return Shelf(models={one.key: one for one in served})
+
+
+@contextmanager
+def running_server(limits: PageLimits | None = None) -> Iterator[str]:
+    """The address of a server that runs as long as the block."""
+    with bound_socket("127.0.0.1", 0) as listener:
+        config = uvicorn.Config(make_app(tiny_shelf(), limits=limits), log_level="error", ws="none")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        try:
+            while not server.started:
+                assert thread.is_alive()
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(timeout=20)
+
+
+def events_of(text: str) -> list[dict]:
+    """The events of a stream."""
+    parts = [part for part in text.split("\n\n") if part.startswith("data: ")]
+    return [json.loads(part.removeprefix("data: ")) for part in parts]
+
+
+def base64_of(data: bytes) -> str:
+    """As requests hold files."""
+    return base64.b64encode(data).decode()
+
+
+def image_from(text: str) -> np.ndarray:
+    """The pixels of a PNG in base64."""
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(text))))
+
+
+def png_of(pixels: np.ndarray) -> bytes:
+    """A PNG file."""
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, format="PNG")
+    return file.getvalue()

@@ -1,0 +1,154 @@
+"""Models by name: in the box, on the hub, as paths; commands that take them from the box."""
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import ardm
+from ardm import pretrained
+from ardm.checkpoint import save_model
+from ardm.cli import main
+from ardm.compression.api import boxed_codecs
+from ardm.data.sound_files import write_wav
+from ardm.errors import CheckpointError
+from tiny_exact import tiny_exact
+
+KINDS = {"images": "colour", "audio": "sound", "text": "text"}
+
+
+@pytest.fixture
+def box(tmp_path, monkeypatch) -> Path:
+    """A box with a tiny model for each medium."""
+    folder = tmp_path / "box"
+    folder.mkdir()
+    for name, kind in KINDS.items():
+        save_model(folder / f"{name}.model", tiny_exact(kind))
+        (folder / f"{name}.md").write_text(f"# {name}\n\nA tiny one of {kind}.\n\nTrained on nothing.\n")
+    monkeypatch.setattr(pretrained, "FOLDER", folder)
+    boxed_codecs.cache_clear()
+    yield folder
+    boxed_codecs.cache_clear()
+
+
+@pytest.fixture
+def files(tmp_path) -> dict[str, Path]:
+    """A file for each model in the box."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    paths = {name: folder / file for name, file in (("images", "a.png"), ("audio", "b.wav"), ("text", "c.txt"))}
+    Image.fromarray(rng.integers(0, 256, (9, 17, 3), dtype=np.uint8)).save(paths["images"])
+    write_wav(paths["audio"], rng.integers(-99, 99, 40).astype(np.int16), 8000)
+    paths["text"].write_text("a cab")
+    return paths
+
+
+def test_names_are_found_in_the_box_and_paths_come_first(box, tmp_path, monkeypatch):
+    assert list(pretrained.box()) == ["audio", "images", "text"]
+    assert ardm.load("text").exact.identity == tiny_exact("text").exact.identity
+    save_model(tmp_path / "images", tiny_exact("grey"))
+    assert pretrained.find_model(tmp_path / "images") == tmp_path / "images"
+    monkeypatch.chdir(tmp_path)
+    assert ardm.load("images").exact.identity == tiny_exact("grey").exact.identity
+
+
+@pytest.mark.parametrize("source", ["nothing", "box/missing.model", "/no/such/model", "../a/b", "./x"])
+def test_what_is_nowhere_is_told(box, tmp_path, monkeypatch, source):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CheckpointError, match=r"there is no model at .*in the box \(audio, images, text\)"):
+        pretrained.find_model(source)
+
+
+class FakeHub(SimpleNamespace):
+    """What we use of huggingface_hub, for one repository."""
+
+    def list_repo_files(self, repository):
+        if repository != "someone/speech":
+            raise OSError(f"404: {repository}")
+        return self.files
+
+    def hf_hub_download(self, repository, file):
+        return str(self.folder / file)
+
+
+def test_models_of_the_hub(box, monkeypatch):
+    hub = FakeHub(files=["README.md", "audio.model"], folder=box)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    assert ardm.load("someone/speech").exact.identity == tiny_exact("sound").exact.identity
+    assert pretrained.find_model("someone/speech/text.model") == box / "text.model"
+    with pytest.raises(CheckpointError, match="no model at someone/else, and the Hugging Face hub gave none: 404"):
+        ardm.load("someone/else")
+    hub.files = ["a.model", "b.safetensors"]
+    with pytest.raises(CheckpointError, match="has a.model, b.safetensors; name one, as someone/speech/FILE"):
+        ardm.load("someone/speech")
+    hub.files = ["README.md"]
+    with pytest.raises(CheckpointError, match="has no model file"):
+        ardm.load("someone/speech")
+
+
+def test_the_hub_needs_its_package(box, monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(CheckpointError, match="pip install huggingface_hub"):
+        ardm.load("someone/speech")
+
+
+def test_the_two_functions_take_the_box(box):
+    data = ardm.compress("text", "a cab")
+    assert ardm.decompress(data) == "a cab"
+
+
+def test_files_are_compressed_by_the_model_for_their_kind(box, files, tmp_path, capsys):
+    assert main(["compress", *map(str, files.values()), "-o", str(tmp_path / "out"), "--json"]) == 0
+    kinds = {Path(one["file"]).suffix: one["kind"] for one in json.loads(capsys.readouterr().out)["files"]}
+    assert set(kinds) == {".png", ".wav", ".txt"}
+    assert main(["decompress", str(tmp_path / "out"), "-o", str(tmp_path / "back")]) == 0
+    for path in files.values():
+        assert (tmp_path / "back" / path.name).exists()
+    assert (tmp_path / "back" / "c.txt").read_text() == "a cab"
+    assert np.array_equal(Image.open(tmp_path / "back" / "a.png"), Image.open(files["images"]))
+
+
+def test_an_archive_has_one_kind(box, files, tmp_path, capsys):
+    out = ["-o", str(tmp_path / "all.ardma")]
+    assert main(["compress", *map(str, files.values()), *out]) == 2
+    assert "an archive has files of one kind, not of images and audio and text" in capsys.readouterr().err
+    assert main(["compress", str(files["text"]), *out]) == 0
+
+
+def test_a_medium_that_the_box_lacks(box, files, tmp_path, capsys):
+    (box / "audio.model").unlink()
+    assert main(["compress", str(files["audio"])]) == 1
+    assert "there is no model audio in the box, which has images, text" in capsys.readouterr().err
+
+
+def test_an_empty_box(tmp_path, files, monkeypatch, capsys):
+    monkeypatch.setattr(pretrained, "FOLDER", tmp_path)
+    assert main(["compress", str(files["text"])]) == 2
+    assert "give the exact model to compress with" in capsys.readouterr().err
+    assert main(["models"]) == 0
+    assert "none" in capsys.readouterr().out
+
+
+def test_models_are_listed_with_their_cards(box, capsys):
+    assert main(["models"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["audio", "images", "text"]
+    assert lines[1].endswith("MB  A tiny one of colour.")
+    assert main(["models", "images"]) == 0
+    assert "Trained on nothing." in capsys.readouterr().out
+    assert main(["models", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["name"] == "audio"
+    assert main(["models", "no"]) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["info", "text"], ["sample", "text", "-n", "1"]],
+)
+def test_commands_take_names(box, arguments):
+    assert main(arguments) == 0
