@@ -851,7 +851,7 @@ class TestCommand:
             url = line.split()[0]
             assert line.endswith("(grey.model); Ctrl-C ends it\n")
             assert httpx.get(f"{url}api/models").json()["models"][0]["title"] == "grey.model"
-            values = fill_values("grey", model="1", width=64, height=64, samples=1, calls=4000)
+            values = fill_values("grey", model="1", width=32, height=32, samples=1, calls=1000)
             with httpx.stream("POST", f"{url}api/fill", json=values, timeout=30) as response:
                 lines = response.iter_lines()
                 while "state" not in (told := next(lines)):
