@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from ardm.depth import DepthMap
 from ardm.model import ARDM
 from ardm.orders import check_orders, ranks, revealed
 from ardm.schedule import Schedule, check_fits
@@ -27,6 +28,12 @@ class Step:
     stage: int
     values: Int[Tensor, "B D"]
     mask: Bool[Tensor, "B D"]
+
+    def shown(self, depth: DepthMap) -> Int[Tensor, "B D"]:
+        """Values to look at: K where a one-stage model hides one; else the middle of what a value may become."""
+        if depth.num_stages == 1:
+            return self.values.masked_fill(~self.mask, depth.num_classes)
+        return depth.middle(self.values, self.stage + self.mask.long())
 
 
 def sample_items(

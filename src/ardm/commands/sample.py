@@ -108,30 +108,18 @@ class SamplerFlags:
         generator: "torch.Generator",
         gaps: "GappedItem | None",
     ) -> "Iterator[np.ndarray]":
-        """The values of a batch after each call, with K where a one-stage model has not revealed them.
+        """The values of a batch after each call, as they are shown."""
+        from ardm.sample import sample_chain
 
-        Values of upscale models are shown as the middle of what they may become.
-        """
-        import torch
-
-        from ardm.sample import Given, given_first, sample_chain
-
-        model, given = trained.model, None
+        model = trained.model
         orders = make_orders(self.order, count, model.num_stages, model.shape, generator)
-        if gaps is not None:
-            values, known = (torch.from_numpy(a).to(orders.device) for a in (gaps.values, gaps.known))
-            given = Given(values=values.expand(count, -1), mask=known.expand(count, -1))
-            inside = (torch.arange(model.num_variables, device=orders.device) < gaps.length).expand(count, -1)
-            orders = given_first(given_first(orders, inside), given.mask)  # what is neither known nor wanted comes last
+        given = None if gaps is None else gaps.given(count, orders.device)
+        orders = orders if gaps is None else gaps.sorted(orders)
         chain = sample_chain(
             model, orders, schedule, generator, given=given, temperature=self.temperature, top_p=self.top_p
         )
         for step in chain:
-            if model.num_stages == 1:
-                shown = step.values.masked_fill(~step.mask, model.depth.num_classes)
-            else:
-                shown = model.depth.middle(step.values, step.stage + step.mask.long())
-            yield shown.cpu().numpy()
+            yield step.shown(model.depth).cpu().numpy()
 
 
 def check_json_path(path: Path | None) -> None:

@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Int
+from torch import Tensor
 
 from ardm.data.corpus import Corpus
 from ardm.orders import Shape
+from ardm.sample import Given, given_first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +25,19 @@ class GappedItem:
     shape: Shape
     length: int
     """Variables from here on are neither known nor filled (a text shorter than the model's items)."""
+
+    def given(self, count: int, device: torch.device) -> Given:
+        """What is known, for so many samples."""
+        values, known = (torch.from_numpy(a).to(device).expand(count, -1) for a in (self.values, self.known))
+        return Given(values=values, mask=known)
+
+    def sorted(self, orders: Int[Tensor, "B S D"]) -> Int[Tensor, "B S D"]:
+        """Orders with what is known first, and last what is neither known nor wanted."""
+        inside = torch.arange(orders.shape[-1], device=orders.device) < self.length
+        known = torch.from_numpy(self.known).to(orders.device)
+        for first in (inside, known):
+            orders = given_first(orders, first.expand(len(orders), -1))
+        return orders
 
 
 @dataclass(frozen=True, kw_only=True)

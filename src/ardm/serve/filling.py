@@ -94,10 +94,7 @@ class Filling:
         }
 
     def _states(self, job: Job, schedule: Schedule) -> Iterator[States]:
-        """The classes after each call, K or more where a one-stage model has not revealed them.
-
-        Values of upscale models are shown as the middle of what they may become.
-        """
+        """The classes after each call, as they are shown."""
         model = self.served.trained.for_shape(self.start.shape).model
         generator = torch.Generator(self.served.device).manual_seed(self.seed)
         orders, given = self._orders(generator), self._given()
@@ -105,11 +102,7 @@ class Filling:
             chain = sample_chain(model, orders, schedule, generator, given=given, temperature=self.temperature)
             for step in chain:
                 job.check()
-                if model.num_stages == 1:
-                    shown = step.values.masked_fill(~step.mask, model.depth.num_classes)
-                else:
-                    shown = model.depth.middle(step.values, step.stage + step.mask.long())
-                yield shown.cpu().numpy()
+                yield step.shown(model.depth).cpu().numpy()
 
     def _orders(self, generator: torch.Generator) -> Int[Tensor, "N S D"]:
         """Orders with what is known first and what is left out last."""
@@ -123,10 +116,7 @@ class Filling:
 
     def _given(self) -> Given | None:
         gaps = self.start.gaps
-        if gaps is None:
-            return None
-        values, known = (torch.from_numpy(a).to(self.served.device) for a in (gaps.values, gaps.known))
-        return Given(values=values.expand(self.num_samples, -1), mask=known.expand(self.num_samples, -1))
+        return None if gaps is None else gaps.given(self.num_samples, self.served.device)
 
     def _bits(self, job: Job, schedule: Schedule, states: States) -> list[list[float]]:
         """The bits of each filled character when its turn came."""
@@ -191,11 +181,7 @@ def steps(served: Served, start: Start) -> tuple[int, int]:
 
 def sorted_orders(orders: Int[Tensor, "N S D"], start: Start) -> Int[Tensor, "N S D"]:
     """The orders with what is known first and what is left out last."""
-    inside = (torch.arange(orders.shape[-1], device=orders.device) < start.length).expand(len(orders), -1)
-    orders = given_first(orders, inside)
-    if start.gaps is None:
-        return orders
-    return given_first(orders, torch.from_numpy(start.gaps.known).to(orders.device).expand(len(orders), -1))
+    return orders if start.gaps is None else start.gaps.sorted(orders)
 
 
 def _text_bits(
