@@ -108,6 +108,23 @@ def test_gradients_reach_only_the_entries_that_were_read(generator):
 # Corruption
 
 
+@each_case
+def test_items_may_be_masked_in_one_order(name, generator):
+    """Then the mean over steps is that of the order's own masks, all hidden variables counting alike."""
+    case = CASES[name]()
+    x, num_variables = case.items()[1], case.num_variables
+    order = torch.arange(num_variables).flip(0)
+    c = sample_corruption(case.model.depth, torch.tensor(x).expand(600, -1), generator, order)
+    for mask, t in zip(c.mask, c.t.tolist(), strict=True):
+        assert mask.tolist() == [variable >= num_variables - t for variable in range(num_variables)]
+    loss = sample_step_loss(case.model, torch.tensor(x).expand(6000, -1), generator, order)
+    exact = sum(
+        -case.oracle.stage_log_prob(x, stage, order.tolist(), [(t, num_variables)]) / (num_variables - t)
+        for stage, t in product(range(case.num_stages), range(num_variables))
+    ) / (num_variables * case.num_stages)
+    assert abs(loss.nats.mean().item() - exact) < 4 * loss.nats.std().item() / math.sqrt(6000) + 1e-12
+
+
 def draw_corruption(data, case):
     depth, size = case.model.depth, 5
     integers = st.integers(0, 2**32)

@@ -18,6 +18,8 @@ from ardm.checkpoint import MODEL_FILE, load_model, read_tensors, write_tensors
 from ardm.config import DepthConfig, TrainConfig
 from ardm.data.text import TextSampler
 from ardm.errors import ArdmError, CheckpointError
+from ardm.objective import sample_step_loss
+from ardm.orders import NAMED_ORDERS
 from ardm.runtime import Runtime
 from ardm.state import STATE_FILE, restore_state, save_state
 from ardm.train import final_draws, run_training
@@ -57,7 +59,13 @@ def metrics(folder: Path) -> list[dict]:
     return [{k: v for k, v in line.items() if k not in {"seconds", "variables_per_second"}} for line in lines]
 
 
-@pytest.mark.parametrize("make_config", [tiny_config, tiny_upscale_config])
+def tiny_ordered_config():
+    """A run that trains for one order from its fifth step on."""
+    config = tiny_config()
+    return replace(config, train=replace(config.train, order="raster", order_fraction=1 - 4 / config.train.steps))
+
+
+@pytest.mark.parametrize("make_config", [tiny_config, tiny_upscale_config, tiny_ordered_config])
 @pytest.mark.parametrize("stop_at", [3, 4, 7])
 def test_a_resumed_run_is_identical_to_the_bit(tmp_path, make_config, stop_at):
     config, corpus = make_config(), tiny_corpus(tmp_path)
@@ -137,6 +145,25 @@ def test_a_short_training_is_measured_on_some_of_the_items(tmp_path):
     assert (wanted, sum(made), int(trainer.measured_profile.counts.sum())) == ([8], 8, 8)
     assert trainer.num_eval_items == 9
     assert load_model(tmp_path / "run").step == 1
+
+
+def test_the_last_part_of_a_run_trains_for_an_order(tmp_path, monkeypatch):
+    config = tiny_config()
+    config = replace(config, train=replace(config.train, steps=8, order="spaced", order_fraction=0.25))
+    orders = []
+
+    def seen(model, x, generator, order):
+        orders.append(None if order is None else order.tolist())
+        return sample_step_loss(model, x, generator, order)
+
+    monkeypatch.setattr("ardm.trainer.sample_step_loss", seen)
+    trainer = Trainer(config, tiny_corpus(tmp_path), CPU)
+    for _ in range(8):
+        trainer.train_step()
+    spaced = NAMED_ORDERS["spaced"](config.data.shape).tolist()
+    assert orders == [None] * 6 + [spaced] * 2
+    with pytest.raises(ValueError, match="the order must be one of raster, .*, got zigzag"):
+        replace(config.train, order="zigzag")
 
 
 def test_another_seed_gives_another_run(tmp_path):

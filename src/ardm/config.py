@@ -17,7 +17,7 @@ from ardm.exact.transformer import ExactTransformer
 from ardm.exact.unet import ExactUNet
 from ardm.model import ARDM
 from ardm.nn import NETWORKS, NetworkConfig, TransformerConfig, network_kind
-from ardm.orders import Shape
+from ardm.orders import NAMED_ORDERS, Shape
 from ardm.parametrizations import (
     CompandedMixtureParametrization,
     DataParametrization,
@@ -190,6 +190,10 @@ class TrainConfig:
     """Weights for evaluation are an exponential moving average with this decay."""
     cross_entropy_weight: float = 0.0
     """Weight of the authors' CE term beside the bound, both in bits (see `objective.StepLoss`)."""
+    order: str | None = None
+    """An order by its name, to code in: the last part of the steps trains for it instead of for random orders."""
+    order_fraction: float = 0.5
+    """That part, if there is an order."""
     profile_momentum: float = 0.95
     """Momentum of the moving average of each loss component."""
     eval_items: int = 512
@@ -209,7 +213,9 @@ class TrainConfig:
         for name in ("warmup_steps", "weight_decay", "cross_entropy_weight"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
-        for name in ("ema_decay", "profile_momentum", "decay_fraction"):
+        if self.order is not None and self.order not in NAMED_ORDERS:
+            raise ValueError(f"the order must be one of {', '.join(NAMED_ORDERS)}, got {self.order}")
+        for name in ("ema_decay", "profile_momentum", "decay_fraction", "order_fraction"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must lie in [0, 1], got {getattr(self, name)}")
 
@@ -219,6 +225,10 @@ class TrainConfig:
         decay_steps = self.decay_fraction * self.steps
         decay = (self.steps - step) / decay_steps if decay_steps else 1.0
         return max(0.0, min(1.0, warmup, decay))
+
+    def order_at(self, step: int) -> str | None:
+        """The order that a step (from 0) trains for; None for random ones."""
+        return self.order if step >= (1 - self.order_fraction) * self.steps else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from ardm.metrics import Metrics
 from ardm.model import ARDM
 from ardm.objective import Profile, sample_step_loss
 from ardm.optim import Muon, is_hidden_matrix
+from ardm.orders import NAMED_ORDERS
 from ardm.runtime import Runtime
 
 
@@ -40,6 +41,7 @@ class Trainer:
         self._sampler = corpus.sampler(config.data.shape, device)
         self._eval_items = self._choose_eval_items()
         self._generator = torch.Generator(device)
+        self._order = named_order(config, device)
         if runtime.compile:
             compile_blocks(self.model.network)
 
@@ -48,8 +50,9 @@ class Trainer:
         config = self.config.train
         self._generator.manual_seed(step_seed(self.config.seed, self.step))
         x = self._sampler.draw(config.batch_size, self._generator)
+        order = self._order if config.order_at(self.step) is not None else None
         with self.runtime.autocast():
-            loss = sample_step_loss(self.model, x, self._generator)
+            loss = sample_step_loss(self.model, x, self._generator, order)
         bits, cross_entropy = loss.bits_per_dim.mean(), loss.cross_entropy.mean()
         (bits + config.cross_entropy_weight * cross_entropy).backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip_norm)
@@ -159,6 +162,13 @@ class Trainer:
 def spread(count: int, total: int) -> list[int]:
     """So many positions of all, evenly apart."""
     return [i * total // count for i in range(count)]
+
+
+def named_order(config: RunConfig, device: torch.device) -> Int[Tensor, "D"] | None:
+    """The order that the run comes to train for, if any."""
+    if config.train.order is None:
+        return None
+    return torch.from_numpy(NAMED_ORDERS[config.train.order](config.data.shape)).to(device)
 
 
 def make_optimizers(config: RunConfig, model: ARDM) -> list[torch.optim.Optimizer]:

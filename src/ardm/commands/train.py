@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from ardm.commands.common import advancing, require_positive
+from ardm.commands.common import NamedOrder, advancing, require_positive
 from ardm.errors import ArdmError, UsageError
 
 if TYPE_CHECKING:
@@ -79,6 +79,10 @@ class Train:
     """Peak rate of Muon, which trains the matrices inside blocks."""
     warmup_steps: int | None = None
     """Steps over which the rates rise."""
+    order: NamedOrder | None = None
+    """Train for this order in the last part of the steps, instead of for random ones: for a model that codes in it."""
+    order_fraction: float | None = None
+    """That part; 0.5 by default."""
     base: int | None = None
     """Train an upscale model that generates digits in this base."""
     parametrization: Literal["data", "direct", "logistic", "companded"] | None = None
@@ -173,7 +177,7 @@ class Train:
         return _given(base=self.base, parametrization=chosen, min_log_scale=self.min_log_scale)
 
     def _train_flags(self) -> dict[str, Any]:
-        names = ("steps", "batch_size", "learning_rate", "muon_rate", "warmup_steps")
+        names = ("steps", "batch_size", "learning_rate", "muon_rate", "warmup_steps", "order", "order_fraction")
         intervals = ("eval_every", "checkpoint_every", "log_every")
         return _given(**{name: getattr(self, name) for name in (*names, *intervals)})
 
