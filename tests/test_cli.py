@@ -309,6 +309,8 @@ BAD_FLAGS = [
     ["train", "text", "--data", "x", "--out", "y", "--steps", "0"],
     ["train", "text", "--data", "x", "--out", "y", "--batch-size", "-3"],
     ["train", "text", "--data", "x", "--out", "y", "--width", "33"],
+    ["train", "text", "--data", "x", "--out", "y", "--order-fraction", "0.5"],
+    ["train", "images", "--data", "x", "--out", "y", "--head-width", "8"],
     ["train", "text", "--data", "x", "--out", "y", "--learning-rate", "-1"],
     ["train", "text", "--data", "x", "--out", "y", "--parametrization", "direct"],
     ["train", "text", "--data", "x", "--out", "y", "--parametrization", "companded"],

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ardm import parametrizations
 from ardm.codec import frequencies, tables
 from ardm.codec.frequencies import (
     TOTAL_WEIGHT,
@@ -250,3 +251,5 @@ def test_weights_never_change():
 
 def test_constants_named_in_the_rule():
     assert (frequencies.MEANS_PER_CLASS, tables.UNITS_PER_NAT, tables.WEIGHT_BITS) == (64, 64, 24)
+    assert tables.GROWTH_NATS == parametrizations.MOST_NATS
+    assert 1 << tables.GROWTH_BITS == frequencies.MEANS_PER_CLASS * parametrizations.COMPANDED_UNIT << 16

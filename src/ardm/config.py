@@ -226,9 +226,9 @@ class TrainConfig:
         decay = (self.steps - step) / decay_steps if decay_steps else 1.0
         return max(0.0, min(1.0, warmup, decay))
 
-    def order_at(self, step: int) -> str | None:
-        """The order that a step (from 0) trains for; None for random ones."""
-        return self.order if step >= (1 - self.order_fraction) * self.steps else None
+    def has_order(self, step: int) -> bool:
+        """Whether a step (from 0) trains for the order, instead of for random ones."""
+        return self.order is not None and step >= (1 - self.order_fraction) * self.steps
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,7 +50,7 @@ class Trainer:
         config = self.config.train
         self._generator.manual_seed(step_seed(self.config.seed, self.step))
         x = self._sampler.draw(config.batch_size, self._generator)
-        order = self._order if config.order_at(self.step) is not None else None
+        order = self._order if config.has_order(self.step) else None
         with self.runtime.autocast():
             loss = sample_step_loss(self.model, x, self._generator, order)
         bits, cross_entropy = loss.bits_per_dim.mean(), loss.cross_entropy.mean()

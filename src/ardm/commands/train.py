@@ -177,6 +177,8 @@ class Train:
         return _given(base=self.base, parametrization=chosen, min_log_scale=self.min_log_scale)
 
     def _train_flags(self) -> dict[str, Any]:
+        if self.order_fraction is not None and self.order is None and not self.resume:
+            raise ValueError("--order-fraction is the part of the steps that trains for an order: give --order too")
         names = ("steps", "batch_size", "learning_rate", "muon_rate", "warmup_steps", "order", "order_fraction")
         intervals = ("eval_every", "checkpoint_every", "log_every")
         return _given(**{name: getattr(self, name) for name in (*names, *intervals)})
