@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache
 
+import httpx
 import numpy as np
 import torch
 import uvicorn
@@ -95,3 +96,59 @@ def png_of(pixels: np.ndarray) -> bytes:
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, format="PNG")
     return file.getvalue()
+
+
+@contextmanager
+def serving(limits: PageLimits | None = None):
+    """A client of a server with these limits."""
+    with running_server(limits) as url, httpx.Client(base_url=url, timeout=30) as client:
+        yield client
+
+
+def fill_values(kind: str, **changes) -> dict:
+    values = {"model": key_of(kind), "samples": 2, "calls": 5, "order": "random", "temperature": 1.0, "seed": 3}
+    return values | changes
+
+
+def image_values(pixels: np.ndarray, mask: np.ndarray, kind: str = "one-stage-colour", **changes) -> dict:
+    height, width, _ = pixels.shape
+    painted = "".join("1" if one else "0" for one in mask.ravel())
+    content = {"width": width, "height": height, "pixels": base64_of(pixels.tobytes()), "mask": painted}
+    return fill_values(kind, **content) | changes
+
+
+def post(client, path: str, values: dict) -> httpx.Response:
+    return client.post(path, content=json.dumps(values), headers={"content-type": "application/json"})
+
+
+def job(client, path: str, values: dict) -> list[dict]:
+    """The events of a job, of which the last one tells how it ended."""
+    response = post(client, path, values)
+    assert response.status_code == 200, response.text
+    assert response.headers["content-type"].startswith("text/event-stream")
+    return events_of(response.text)
+
+
+def result(client, path: str, values: dict) -> dict:
+    last = job(client, path, values)[-1]
+    assert last["kind"] == "result", last
+    return last
+
+
+def error(client, path: str, values: dict) -> tuple[int, str]:
+    response = post(client, path, values)
+    assert "Traceback" not in response.text
+    assert "\n" not in response.json()["error"]
+    return response.status_code, response.json()["error"]
+
+
+def random_pixels(height: int, width: int, channels: int = 3) -> np.ndarray:
+    return np.random.default_rng(5).integers(0, 256, (height, width, channels), dtype=np.uint8)
+
+
+def tone(num_samples: int) -> np.ndarray:
+    return (3000 * np.sin(np.arange(num_samples) / 3)).astype(np.int16)
+
+
+def sound_file(kind: str, data: bytes) -> dict:
+    return {"model": key_of(kind), "file": base64_of(data), "name": "a"}

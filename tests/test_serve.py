@@ -1,15 +1,12 @@
-"""The page's server without a browser: every route, its limits, wrong input, other sites, cancelled jobs."""
+"""The page's server without a browser: every route, its limits, wrong input, other sites, the command."""
 
 import base64
 import io
-import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from contextlib import contextmanager
 from dataclasses import replace
 
 import httpx
@@ -20,9 +17,6 @@ from starlette.datastructures import Headers
 
 import ardm
 from ardm.checkpoint import save_model
-from ardm.compression.contents import image_content
-from ardm.compression.modelled import ContentCodec
-from ardm.container.archive import ArchiveWriter
 from ardm.data.sound_files import wav_file
 from ardm.errors import DataError, UsageError
 from ardm.likelihood import exact_bits, variable_bits
@@ -30,13 +24,26 @@ from ardm.orders import NAMED_ORDERS
 from ardm.serve import filling
 from ardm.serve.guard import refusal
 from ardm.serve.inputs import as_file, plain_name
-from ardm.serve.jobs import BusyError, Job, Worker
 from ardm.serve.limits import STATES, PageLimits
-from ardm.serve.looks import other_sizes
 from ardm.serve.models import Served, load_shelf
 from ardm.serve.server import address, bound_socket
 from invoke import fails
-from serving import base64_of, events_of, image_from, key_of, png_of, running_server, tiny_shelf
+from serving import (
+    base64_of,
+    error,
+    fill_values,
+    image_from,
+    image_values,
+    job,
+    key_of,
+    png_of,
+    random_pixels,
+    result,
+    serving,
+    sound_file,
+    tiny_shelf,
+    tone,
+)
 from tiny_exact import ALPHABET, SAMPLE_RATE, tiny_exact
 
 LIMITS = PageLimits()
@@ -46,58 +53,6 @@ LIMITS = PageLimits()
 def client():
     with serving() as client:
         yield client
-
-
-@contextmanager
-def serving(limits: PageLimits | None = None):
-    """A client of a server with these limits."""
-    with running_server(limits) as url, httpx.Client(base_url=url, timeout=30) as client:
-        yield client
-
-
-def fill_values(kind: str, **changes) -> dict:
-    values = {"model": key_of(kind), "samples": 2, "calls": 5, "order": "random", "temperature": 1.0, "seed": 3}
-    return values | changes
-
-
-def image_values(pixels: np.ndarray, mask: np.ndarray, kind: str = "one-stage-colour", **changes) -> dict:
-    height, width, _ = pixels.shape
-    painted = "".join("1" if one else "0" for one in mask.ravel())
-    content = {"width": width, "height": height, "pixels": base64_of(pixels.tobytes()), "mask": painted}
-    return fill_values(kind, **content) | changes
-
-
-def post(client, path: str, values: dict) -> httpx.Response:
-    return client.post(path, content=json.dumps(values), headers={"content-type": "application/json"})
-
-
-def job(client, path: str, values: dict) -> list[dict]:
-    """The events of a job, of which the last one tells how it ended."""
-    response = post(client, path, values)
-    assert response.status_code == 200, response.text
-    assert response.headers["content-type"].startswith("text/event-stream")
-    return events_of(response.text)
-
-
-def result(client, path: str, values: dict) -> dict:
-    last = job(client, path, values)[-1]
-    assert last["kind"] == "result", last
-    return last
-
-
-def error(client, path: str, values: dict) -> tuple[int, str]:
-    response = post(client, path, values)
-    assert "Traceback" not in response.text
-    assert "\n" not in response.json()["error"]
-    return response.status_code, response.json()["error"]
-
-
-def random_pixels(height: int, width: int, channels: int = 3) -> np.ndarray:
-    return np.random.default_rng(5).integers(0, 256, (height, width, channels), dtype=np.uint8)
-
-
-def tone(num_samples: int) -> np.ndarray:
-    return (3000 * np.sin(np.arange(num_samples) / 3)).astype(np.int16)
 
 
 class TestFiles:
@@ -486,259 +441,6 @@ class TestLimits:
         with serving(small) as client:
             status, text = error(client, "/api/restore", {"file": base64_of(data), "name": "a.ardm"})
         assert (status, "too large: 1000 content bytes" in text) == (413, True)
-
-
-def sound_file(kind: str, data: bytes) -> dict:
-    return {"model": key_of(kind), "file": base64_of(data), "name": "a"}
-
-
-def contents() -> dict[str, tuple[str, str, bytes]]:
-    """By name: a model, a file's name and its content."""
-    grey = random_pixels(12, 20)[:, :, 0]
-    return {
-        "colour image": ("one-stage-colour", "a.png", png_of(random_pixels(20, 30))),
-        "grey image": ("one-stage-colour", "a.png", png_of(grey)),
-        "alpha": ("grey", "a.png", png_of(random_pixels(9, 17, 4))),
-        "text": ("text", "ä.txt", ("the cat sat on the mat. " * 3).encode()),
-        "bytes": ("bytes", "a.bin", bytes(range(40))),
-        "sound": ("sound", "a.wav", wav_file(tone(70)[:, None], SAMPLE_RATE)),
-        "stereo": ("sound", "a.wav", wav_file(np.stack((tone(30), tone(30)[::-1]), 1), SAMPLE_RATE)),
-    }
-
-
-class TestCompression:
-    @pytest.mark.parametrize("name", contents())
-    @pytest.mark.parametrize("is_coded", [True, False])
-    def test_files_come_back(self, client, name, is_coded, monkeypatch):
-        """Tiny models of random weights expand, so what they code would be stored; both ways must work."""
-        if is_coded:
-            monkeypatch.setattr("ardm.compression.modelled.or_raw", lambda entry, content, file_of: entry)
-        kind, file_name, data = contents()[name]
-        values = {"model": key_of(kind), "file": base64_of(data), "name": file_name, "calls": 10, "bits": True}
-        told = job(client, "/api/compress", values)
-        compressed = told[-1]
-        assert compressed["kind"] == "result", compressed
-        assert (compressed["original"], compressed["stored"]) == (len(data), not is_coded)
-        assert compressed["name"] == file_name + ".ardm"
-        assert all(other["bytes"] > 0 for other in compressed["others"])
-        file = base64.b64decode(compressed["file"])
-        assert len(file) == compressed["compressed"]
-        if is_coded and name != "alpha":  # which lies beside what is coded
-            assert compressed["bits"]["total"] == pytest.approx(8 * len(file), abs=8 * 60)
-        restored = result(client, "/api/restore", {"file": compressed["file"], "name": compressed["name"]})
-        back = base64.b64decode(restored["file"])
-        if file_name.endswith(".png"):
-            assert np.array_equal(image_from(restored["file"]), image_from(base64_of(data)))
-        else:
-            assert back == data
-        assert restored["name"] == file_name
-
-    def test_bits_of_pixels_add_up(self, client, monkeypatch):
-        monkeypatch.setattr("ardm.compression.modelled.or_raw", lambda entry, content, file_of: entry)
-        kind, _, data = contents()["colour image"]
-        values = sound_file(kind, data) | {"calls": 10, "bits": True}
-        bits = result(client, "/api/compress", values)["bits"]
-        pixels = np.frombuffer(base64.b64decode(bits["pixels"]), "<f4")
-        assert pixels.shape == (600,)
-        assert pixels.min() > 0
-        assert pixels.sum() == pytest.approx(bits["total"], rel=1e-5)
-        assert result(client, "/api/compress", values | {"bits": False})["bits"] is None
-
-    def test_a_format_that_has_no_such_image_is_left_out(self):
-        """WebP ends at 16383 pixels."""
-        sizes = other_sizes(image_content(np.zeros((1, 17000, 3), np.uint8)))
-        assert [size["name"] for size in sizes] == ["PNG"]
-
-    def test_more_calls_than_there_are_take_the_most(self, client):
-        kind, name, data = contents()["text"]
-        values = {"model": key_of(kind), "file": base64_of(data), "name": name, "bits": False}
-        assert result(client, "/api/compress", values | {"calls": 10**6})["original"] == len(data)
-        assert "calls must be a whole number from" in error(client, "/api/compress", values | {"calls": 0})[1]
-
-    @pytest.mark.parametrize(
-        ("kind", "name", "data", "message"),
-        [
-            ("one-stage-colour", "a.png", b"no image", "a.png is no image that can be read"),
-            ("one-stage-colour", "a.png", b"", "a.png is no image that can be read"),
-            ("sound", "a.wav", b"no sound", "a.wav is neither a WAV nor a FLAC file"),
-            ("text", "a.txt", b"\xff\xfe", "a.txt is not UTF-8 text"),
-            ("text", "a.ardm", b"x", "a.ardm is compressed already; it can be restored here"),
-        ],
-    )
-    def test_files_that_cannot_be_compressed(self, client, kind, name, data, message):
-        values = {"model": key_of(kind), "file": base64_of(data), "name": name, "calls": 10, "bits": True}
-        status, text = error(client, "/api/compress", values)
-        assert (status, message in text) == (400, True), text
-        assert "/tmp" not in text
-
-    def test_an_empty_text_is_stored(self, client):
-        values = {"model": key_of("text"), "file": "", "name": "a.txt", "calls": 10, "bits": True}
-        assert result(client, "/api/compress", values)["stored"]
-
-    def test_files_that_cannot_be_restored(self, client):
-        good = ardm.compress(tiny_exact("text"), "the cat sat on the mat")
-        foreign = coded_by_another_model()
-        archive = io.BytesIO()
-        with ArchiveWriter.create(archive, None):
-            pass
-        for data, message in [
-            (b"", "damaged"),
-            (b"nonsense", "damaged"),
-            (good[:-1], "damaged"),
-            (foreign, "which this page does not have; serve that model too"),
-            (archive.getvalue(), "an archive of several files"),
-        ]:
-            status, text = error(client, "/api/restore", {"file": base64_of(data), "name": "a.ardm"})
-            assert (status, message in text) == (400, True), text
-
-    def test_damage_that_only_decoding_shows(self, client, monkeypatch):
-        monkeypatch.setattr("ardm.compression.modelled.or_raw", lambda entry, content, file_of: entry)
-        data = bytearray(ardm.compress(tiny_exact("text"), "the cat sat on t", verify=False))
-        data[-3] ^= 1
-        told = client.post("/api/restore", json={"file": base64_of(bytes(data)), "name": "a.ardm"})
-        text = told.json()["error"] if told.status_code == 400 else events_of(told.text)[-1]["message"]
-        assert "damaged" in text
-
-
-def coded_by_another_model() -> bytes:
-    """A file of a model that the server does not have."""
-    trained = tiny_exact("deep-text")
-    codec = ContentCodec(trained)
-    from ardm.codec.canvases import Batching
-    from ardm.compression.contents import text_content
-    from ardm.container.entries import Coded, Entry
-
-    content = text_content("the cat sat on the mat")
-    entry = codec.encode([content], codec.options(), Batching())[0]
-    coded = Coded(options=codec.options(), chunks=(b"\1\2\3", b"\1\2\3"))
-    return codec.file_of(Entry(fields=entry.fields, content=coded))
-
-
-class Told:
-    """Keeps the events of a job."""
-
-    def __init__(self) -> None:
-        self.events: list[dict | None] = []
-        self.done = threading.Event()
-
-    def __call__(self, event: dict | None) -> None:
-        self.events.append(event)
-        if event is None:
-            self.done.set()
-
-    @property
-    def last(self) -> dict:
-        assert self.done.wait(10)
-        return self.events[-2]
-
-
-@pytest.fixture
-def worker():
-    worker = Worker(2)
-    yield worker
-    worker.close()
-
-
-class TestJobs:
-    def test_jobs_run_one_at_a_time_and_in_turn(self, worker):
-        running, most, sequence, told = [0], [0], [], [Told() for _ in range(3)]
-
-        def work(number):
-            def run(job):
-                running[0] += 1
-                most[0] = max(most[0], running[0])
-                time.sleep(0.02)
-                sequence.append(number)
-                running[0] -= 1
-                return {"number": number}
-
-            return run
-
-        for number, one in enumerate(told):
-            worker.submit(Job(work(number), one, 10.0))
-            time.sleep(0.005)
-        assert [one.last["number"] for one in told] == [0, 1, 2]
-        assert (sequence, most) == ([0, 1, 2], [1])
-        assert {"kind": "waiting", "ahead": 2} in told[2].events
-        assert {"kind": "waiting", "ahead": 1} in told[2].events
-
-    def test_a_full_queue_refuses(self, worker):
-        go, told = threading.Event(), [Told() for _ in range(4)]
-        jobs = [Job(lambda job: {"went": go.wait(10)}, one, 10.0) for one in told]
-        worker.submit(jobs[0])
-        while not any(event["kind"] == "start" for event in told[0].events if event):
-            time.sleep(0.001)
-        worker.submit(jobs[1])
-        worker.submit(jobs[2])
-        with pytest.raises(BusyError, match="2 jobs wait already"):
-            worker.submit(jobs[3])
-        worker.drop(jobs[1])  # its place is free again
-        worker.submit(jobs[3])
-        go.set()
-        assert told[3].last["went"]
-        assert told[1].events[-1]["kind"] == "waiting"
-
-    def test_a_running_job_stops_at_its_next_call(self, worker):
-        told, calls = Told(), []
-
-        def work(job):
-            while True:
-                calls.append(1)
-                job.advance(1)
-                time.sleep(0.001)
-
-        job = Job(work, told, 10.0)
-        worker.submit(job)
-        while len(calls) < 3:
-            time.sleep(0.001)
-        worker.drop(job)
-        assert told.last == {"kind": "cancelled"}
-        count = len(calls)
-        time.sleep(0.02)
-        assert len(calls) == count
-
-    def test_a_job_has_a_deadline(self, worker):
-        told = Told()
-
-        def work(job):
-            while True:
-                job.advance(1)
-
-        worker.submit(Job(work, told, 0.05))
-        assert told.last["message"].startswith("stopped after 0.05 seconds")
-
-    @pytest.mark.parametrize(
-        ("raised", "message"),
-        [
-            (DataError("one\nline"), "one line"),
-            (MemoryError(), "there is not enough memory for this"),
-            (KeyError("/secret/path"), "unexpected KeyError; the terminal of the server shows where"),
-        ],
-    )
-    def test_errors_are_one_line_and_do_not_stop_the_thread(self, worker, raised, message, caplog):
-        told, after = Told(), Told()
-
-        def work(job):
-            raise raised
-
-        worker.submit(Job(work, told, 10.0))
-        worker.submit(Job(lambda job: {}, after, 10.0))
-        assert told.last["message"].startswith(message)
-        assert after.last == {"kind": "result"}
-        assert ("a job failed" in caplog.text) == isinstance(raised, KeyError)
-
-    def test_closing_cancels_everything(self):
-        worker, told = Worker(2), Told()
-
-        def work(job):
-            while True:
-                job.advance(1)
-
-        worker.submit(Job(work, told, 10.0))
-        worker.close()
-        assert told.last == {"kind": "cancelled"}
-        with pytest.raises(BusyError, match="shutting down"):
-            worker.submit(Job(work, told, 10.0))
 
 
 @pytest.fixture
