@@ -123,7 +123,7 @@ class Entry(NamedTuple):
 
 def read_options(reader: Reader) -> Options:
     """Full options."""
-    begin, model, order = reader.place, reader.take(6), reader.varint(high=5)
+    begin, model, order = reader.place, reader.take(6), reader.varint(high=6)
     seed, schedule = reader.varint(high=2**32 - 1) if order == 5 else 0, reader.varint(high=2**16)
     return Options(model, order, seed, schedule, reader.data[begin : reader.place])
 
@@ -399,7 +399,7 @@ def restore_sound(entry: Entry, coding: Coding, chunks: Iterator[bytes]) -> Arra
 
 # ---- format.md: Orders -------------------------------------------------------------------------------------------
 
-ORDERS = ("raster", "reverse", "spaced", "halton", "pseudorandom")
+ORDERS = ("raster", "reverse", "spaced", "halton", "pseudorandom", "strands")
 
 
 def make_order(name: str, shape: Sequence[int], seed: int = 0) -> list[int]:
@@ -645,10 +645,10 @@ class Stack:
 
 
 class Coding(NamedTuple):
-    """A model with an order (the variables by rank) and a schedule (for each stage the first ranks of its groups)."""
+    """A model with, for each stage, an order (the variables by rank) and the first ranks of its groups."""
 
     model: Model
-    order: Array
+    orders: list[Array]
     starts: list[list[int]]
 
     @classmethod
@@ -658,12 +658,19 @@ class Coding(NamedTuple):
         name, seed = (ORDERS[options.order - 1], options.seed) if options.order else (own["order"], own["seed"])
         require(options.schedule <= len(own["schedules"]), "the model has no such schedule")
         schedule = own["schedules"][options.schedule - 1 if options.schedule else own["default"]]
-        return cls(model, np.array(make_order(name, model.shape, seed)), schedule["starts"])
+        if name == "strands":
+            size, lengths = math.prod(model.shape), [len(starts) for starts in schedule["starts"]]
+            orders = [np.array(sorted(range(size), key=lambda d, k=length: d % k)) for length in lengths]
+            return cls(model, orders, [[sum(d % k < j for d in range(size)) for j in range(k)] for k in lengths])
+        order = np.array(make_order(name, model.shape, seed))
+        return cls(model, [order] * len(schedule["starts"]), schedule["starts"])
 
     def groups(self, coded: Array) -> list[tuple[int, int, Array]]:
         """Stage, first rank and coded variables of every group that has any."""
-        ends = [itertools.pairwise([*starts, len(self.order)]) for starts in self.starts]
-        groups = [(stage, first, self.order[first:end]) for stage, pairs in enumerate(ends) for first, end in pairs]
+        ends = [itertools.pairwise([*starts, math.prod(self.model.shape)]) for starts in self.starts]
+        groups = [
+            (stage, first, self.orders[stage][first:end]) for stage, pairs in enumerate(ends) for first, end in pairs
+        ]
         groups = [(stage, first, variables[coded[variables]]) for stage, first, variables in groups]
         return [group for group in groups if len(group[2])]
 
@@ -683,9 +690,9 @@ def decode_payload(coding: Coding, payload: bytes, items: Sequence[Item]) -> Non
 
 def decode_turn(coding: Coding, stack: Stack, calls: Sequence[tuple[Item, int, int, Array]]) -> None:
     """Decodes one group (stage, first rank, variables) of each of some items."""
-    depth, ranks = coding.model.depth, np.argsort(coding.order)
+    depth, ranks = coding.model.depth, [np.argsort(order) for order in coding.orders]
     values = [np.where(item.given, depth.values_at(s + 1, item.values), item.values) for item, s, _, _ in calls]
-    masks = [item.given | item.coded & (ranks < first) for item, _, first, _ in calls]
+    masks = [item.given | item.coded & (ranks[s] < first) for item, s, first, _ in calls]
     stages, groups = [call[1] for call in calls], [call[3] for call in calls]
     outputs = network_outputs(coding.model, np.array(values), np.array(masks), np.array(stages), groups)
     parents = [item.values[group].tolist() for item, _, _, group in calls]

@@ -95,6 +95,14 @@ class TestModels:
             assert len(check(kind, some(kind, *places)).chunks) == 1
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_strands(kind):
+    """Stages have different numbers of calls, and so orders of their own."""
+    shape = tiny_exact(kind).model.shape
+    for calls in (None, 5 * tiny_exact(kind).model.num_stages):
+        check(kind, some(kind, *shape[:2]), order="strands", calls=calls)
+
+
 def test_several_bundles_in_a_wave():
     """110 windows along the second axis, 2 along the first: 55, 110 and 55 in the waves, 107 in a bundle."""
     entry = check("grey", some("grey", 10, 1650), calls=5)

@@ -21,7 +21,8 @@ def codec_for(name: str) -> ItemCodec:
     schedule = uniform_schedule(NUM_VARIABLES, 5 * num_stages, num_stages=num_stages)
     network = HashNetwork(num_outputs=parametrization.num_outputs)
     shape = (NUM_VARIABLES,)
-    return ItemCodec(network, parametrization, shape, pseudorandom(shape), schedule)
+    orders = pseudorandom(shape)[None].repeat(num_stages, 0)
+    return ItemCodec(network, parametrization, shape, orders, schedule)
 
 
 def random_items(name: str, count: int, num_kinds: int = 6) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:

@@ -152,6 +152,20 @@ def test_outputs_are_close_to_the_float_network(kind, generator):
     assert error < 0.06
 
 
+def test_a_channel_that_is_huge_for_one_class_does_not_drown_the_others(generator):
+    trained = trained_model("text")
+    network = trained.model.network
+    with torch.no_grad():  # the first hidden channel of the first block answers to class 0
+        network.blocks[0].expand.weight[0] = 3 * network.embedding[0] / network.embedding[0].norm()
+    exact = exact_network(trained, random_items(trained.model, 8, generator), generator)
+    inputs, mask, stage, t, _ = call_arguments(trained.model, 6, generator)
+    with torch.no_grad():
+        expected, found = network(inputs, mask, stage, t), exact(inputs, mask, stage, t)
+    others = (inputs != 0) & (inputs < trained.model.depth.num_classes)
+    error = (found - expected)[others].std() / expected[others].std()
+    assert error < 0.15  # 0.45 if each channel had the unit of its own peak
+
+
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_hidden_values_cannot_leak(kind, generator):
     trained, network = make_exact(kind, generator)

@@ -11,7 +11,7 @@ import invoke
 from ardm.checkpoint import load_model
 from ardm.cli import main
 from ardm.codec.items import ItemCodec
-from ardm.codec.plan import order_of
+from ardm.codec.plan import steps_of
 from ardm.commands.common import planning_losses
 from ardm.export import best_order, candidate_orders, make_schedules, num_tried
 from ardm.likelihood import exact_bits
@@ -64,11 +64,11 @@ def test_coded_bits_are_those_of_the_exact_network(run):
     trained = load_model(run / "exact")
     assert trained.exact is not None
     coding, shape = trained.exact.coding, trained.model.shape
-    order, schedule = order_of(coding.order, shape), coding.schedules[coding.default]
+    orders, schedule = steps_of(coding.order, shape, coding.schedules[coding.default])
     assert trained.alphabet is not None
     x = torch.from_numpy(trained.alphabet.encode(TEXT.encode())[:64]).long().view(2, 32)
-    codec = ItemCodec(trained.exact.network, trained.model.parametrization, shape, order, schedule)
-    expected = exact_bits(trained.model, x, torch.from_numpy(order).expand(2, 1, -1), schedule)
+    codec = ItemCodec(trained.exact.network, trained.model.parametrization, shape, orders, schedule)
+    expected = exact_bits(trained.model, x, torch.from_numpy(orders).expand(2, 1, -1), schedule)
     torch.testing.assert_close(torch.from_numpy(codec.measure(x)), expected.double(), rtol=1e-3, atol=0.05)
     assert torch.equal(codec.decode(codec.encode(x)), x)
 
@@ -112,7 +112,7 @@ def test_the_best_order_is_found_by_halving():
 
     items = torch.zeros(8, 3, dtype=torch.long)
     assert best_order(bits, items) == candidate_orders()[-1]
-    assert sum(tried) == num_tried(items) == 7 * 3 + 4 * 3 + 2 * 2
+    assert sum(tried) == num_tried(items) == 8 * 3 + 4 * 3 + 2 * 2
     assert best_order(bits, items[:1]) == candidate_orders()[-1]
 
 

@@ -13,14 +13,14 @@ from ardm.checkpoint import TrainedModel, load_model
 from ardm.codec.coder import Encoder
 from ardm.codec.frequencies import log_scale_range, softmax_weights
 from ardm.codec.items import ItemCodec
-from ardm.codec.plan import order_of
+from ardm.codec.plan import steps_of
 from ardm.codec.streams import Streams
 from ardm.codec.symbols import spelling_of
 from ardm.codec.tables import EXPONENTIAL, GROWTH, INVERSE_SCALE, LOGISTIC_TAIL
 from ardm.codec.windows import bundles
 from ardm.container.archive import ArchiveReader
 from ardm.depth import BaseDepthMap, absorbing
-from ardm.orders import NAMED_ORDERS, pseudorandom
+from ardm.orders import NAMED_ORDERS, pseudorandom, strands
 from ardm.parametrizations import CompandedMixtureParametrization, DataParametrization, LogisticMixtureParametrization
 from stored import readable
 from test_archive import GOLDEN_APPENDED
@@ -53,8 +53,8 @@ def crc_of(numbers, dtype: str) -> str:
 
 def item_codec(trained: TrainedModel) -> ItemCodec:
     coding, model = trained.exact.coding, trained.model
-    order = order_of(coding.order, model.shape)
-    return ItemCodec(trained.exact.network, model.parametrization, model.shape, order, coding.schedules[coding.default])
+    steps = steps_of(coding.order, model.shape, coding.schedules[coding.default])
+    return ItemCodec(trained.exact.network, model.parametrization, model.shape, *steps)
 
 
 def row(parametrization, outputs, stage=0, parent=0, before=()) -> str:
@@ -76,6 +76,9 @@ class TestOrders:
     @pytest.mark.parametrize("seed", [0, 70_000])
     def test_seeds(self, seed):
         assert f"| pseudorandom, seed {seed} | (10) | {spaced_out(pseudorandom((10,), seed))} |" in FORMAT
+
+    def test_strands(self):
+        assert f"| strands, n = 4 | (10) | {spaced_out(strands(10, 4))} |" in FORMAT
 
     @pytest.mark.parametrize("shape", [(250,), (16_000,), (9, 17, 3), (32, 32, 3)])
     def test_checks(self, shape):

@@ -9,10 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ardm.codec.items import BATCHES_AT_A_TIME, ItemCodec
+from ardm.codec.plan import steps_of
 from ardm.codec.symbols import spelling_of
+from ardm.container.options import OrderChoice
 from ardm.depth import BaseDepthMap, DepthMap, absorbing
 from ardm.errors import DamagedError
-from ardm.orders import NAMED_ORDERS, pseudorandom
+from ardm.orders import ORDER_NAMES, pseudorandom, raster
 from ardm.parametrizations import DataParametrization, DirectParametrization, LogisticMixtureParametrization
 from ardm.schedule import Schedule, full_schedule, uniform_schedule
 from fake_network import HashNetwork
@@ -48,7 +50,8 @@ def codec_for(parametrization, shape, order=pseudorandom, schedule=None, network
     num_variables, num_stages = int(np.prod(shape)), parametrization.depth.num_stages
     schedule = schedule or uniform_schedule(num_variables, min(3, num_variables) * num_stages, num_stages=num_stages)
     network = network or HashNetwork(num_outputs=parametrization.num_outputs)
-    return ItemCodec(network, parametrization, shape, order(shape), schedule)
+    orders = order if isinstance(order, np.ndarray) else order(shape)[None].repeat(num_stages, 0)
+    return ItemCodec(network, parametrization, shape, orders, schedule)
 
 
 def drawn_schedule(data, num_stages, num_variables):
@@ -61,7 +64,7 @@ def drawn_schedule(data, num_stages, num_variables):
     st.data(),
     st.sampled_from(sorted(PARAMETRIZATIONS)),
     st.sampled_from([(1,), (13,), (40,), (2, 3, 3), (3, 4, 1)]),
-    st.sampled_from(sorted(NAMED_ORDERS)),
+    st.sampled_from(ORDER_NAMES),
     st.integers(0, 4),
 )
 @settings(max_examples=150)
@@ -69,7 +72,7 @@ def test_items_come_back_whatever_is_given_or_absent_and_however_they_are_batche
     parametrization = PARAMETRIZATIONS[name]
     num_variables = int(np.prod(shape))
     schedule = drawn_schedule(data, parametrization.depth.num_stages, num_variables)
-    codec = codec_for(parametrization, shape, NAMED_ORDERS[order], schedule)
+    codec = codec_for(parametrization, shape, *steps_of(OrderChoice(name=order), shape, schedule))
     generator = torch.Generator().manual_seed(data.draw(st.integers(0, 2**32 - 1)))
     x = torch.randint(0, parametrization.depth.num_classes, (num_items, num_variables), generator=generator)
     kinds = torch.randint(0, data.draw(st.sampled_from([1, 3, 6])), x.shape, generator=generator)
@@ -165,7 +168,7 @@ def test_what_the_network_is_shown():
     parametrization = DirectParametrization(BaseDepthMap(4, 2))
     spy = Spy(HashNetwork(num_outputs=4))
     schedule = Schedule(starts=((0, 2, 4), (0, 1)), num_steps=6)
-    codec = codec_for(parametrization, (6,), NAMED_ORDERS["raster"], schedule, spy)
+    codec = codec_for(parametrization, (6,), raster, schedule, spy)
     x = torch.tensor([[3, 2, 1, 3, 3, 2]])
     masks = {"given": torch.tensor([[0, 1, 0, 0, 0, 0]]).bool(), "absent": torch.tensor([[0, 0, 0, 0, 1, 0]]).bool()}
     payloads = codec.encode(x, **masks)
@@ -284,7 +287,7 @@ def test_wrong_use_is_refused():
     parametrization = PARAMETRIZATIONS["digits"]
     with pytest.raises(ValueError, match=r"the schedule must have 3 stage\(s\) of steps 0..19"):
         codec_for(parametrization, (20,), schedule=full_schedule(20, num_stages=2))
-    with pytest.raises(ValueError, match="the order must hold each of 0..19 exactly once"):
+    with pytest.raises(ValueError, match="expected 3 order.s. that hold each of 0..19 exactly once"):
         codec_for(parametrization, (20,), order=lambda shape: np.zeros(20, int))
     with pytest.raises(ValueError, match="up to 64 components and 2..65536 classes, got 65 and 256"):
         spelling_of(LogisticMixtureParametrization(absorbing(256), 65, -7.0))

@@ -14,11 +14,14 @@ from ardm.orders import (
     halton,
     pseudorandom,
     random_orders,
+    random_strand_ranks,
     ranks,
     raster,
     revealed,
     reverse,
     spaced,
+    strand_ranks,
+    strands,
 )
 from table_model import assert_follows
 
@@ -204,3 +207,18 @@ def test_revealed_are_the_first_of_the_order():
     steps = torch.tensor([0, 2])
     assert revealed(rank, steps).tolist() == [[False, False, False], [False, True, True]]
     assert revealed(rank, 3).all()
+
+
+def test_ranks_of_strands_are_the_inverses_of_their_orders():
+    for num_variables in (1, 7, 16, 250):
+        lengths = torch.arange(1, num_variables + 1)
+        orders = torch.from_numpy(np.stack([strands(num_variables, length) for length in lengths.tolist()]))
+        assert torch.equal(strand_ranks(num_variables, lengths), ranks(orders))
+
+
+def test_random_strands_have_lengths_with_uniform_logarithms():
+    rows = random_strand_ranks(4000, 250, torch.Generator().manual_seed(0))
+    lengths = (rows == 1).int().argmax(dim=1)  # where the second strand begins, or 1 for a single strand
+    assert lengths[lengths > 1].min() == 10
+    assert abs(((lengths > 1) & (lengths < 50)).float().mean() - math.log(5) / math.log(25.1)) < 0.03
+    assert torch.equal(random_strand_ranks(3, 4, torch.Generator()), torch.arange(4).expand(3, -1))

@@ -16,6 +16,7 @@ from ardm.schedule import (
     cosine_schedule,
     every_budget,
     full_schedule,
+    in_strands,
     plan,
     schedule_bits,
     uniform_schedule,
@@ -358,3 +359,18 @@ class TestSpeed:
     def test_one_budget_of_eight_stages(self):
         losses = np.stack([synthetic_profile(16_000, stage) for stage in range(8)])
         assert best_seconds(lambda: plan(losses, 8000), tries=3) < 1.0
+
+
+@pytest.mark.parametrize("calls", [(1,), (4,), (10,), (3, 7)])
+def test_each_call_lengthens_every_strand_by_one(calls):
+    starts = tuple(tuple(range(count)) for count in calls)
+    orders, schedule = in_strands(Schedule(starts=starts, num_steps=10))
+    assert schedule.calls == calls
+    for stage, (order, count) in enumerate(zip(orders, calls, strict=True)):
+        groups = [order[start:stop].tolist() for start, stop in schedule.groups(stage)]
+        assert groups == [[d for d in range(10) if d % count == call] for call in range(count)]
+
+
+def test_strands_are_of_whole_items():
+    with pytest.raises(ValueError, match="strands are of whole items, but 2 variables are given"):
+        in_strands(Schedule(starts=((2, 4),), num_steps=10))

@@ -19,7 +19,7 @@ from ardm.config import DepthConfig, TrainConfig
 from ardm.data.text import TextSampler
 from ardm.errors import ArdmError, CheckpointError
 from ardm.objective import sample_step_loss
-from ardm.orders import NAMED_ORDERS
+from ardm.orders import NAMED_ORDERS, strands
 from ardm.runtime import Runtime
 from ardm.state import STATE_FILE, restore_state, save_state
 from ardm.train import final_draws, run_training
@@ -150,18 +150,25 @@ def test_a_short_training_is_measured_on_some_of_the_items(tmp_path):
 def test_the_last_part_of_a_run_trains_for_an_order(tmp_path, monkeypatch):
     config = tiny_config()
     config = replace(config, train=replace(config.train, steps=8, order="spaced", order_fraction=0.25))
-    orders = []
+    seen = []
 
-    def seen(model, x, generator, order):
-        orders.append(None if order is None else order.tolist())
-        return sample_step_loss(model, x, generator, order)
+    def see(model, x, generator, rank):
+        seen.append(None if rank is None else rank.tolist())
+        return sample_step_loss(model, x, generator, rank)
 
-    monkeypatch.setattr("ardm.trainer.sample_step_loss", seen)
+    monkeypatch.setattr("ardm.trainer.sample_step_loss", see)
     trainer = Trainer(config, tiny_corpus(tmp_path), CPU)
     for _ in range(8):
         trainer.train_step()
-    spaced = NAMED_ORDERS["spaced"](config.data.shape).tolist()
-    assert orders == [None] * 6 + [spaced] * 2
+    rank = NAMED_ORDERS["spaced"](config.data.shape).argsort().tolist()
+    assert seen == [None] * 6 + [[rank] * config.train.batch_size] * 2
+    trainer = Trainer(replace(config, train=replace(config.train, order="strands")), trainer.corpus, CPU)
+    trainer.step = 6
+    trainer.train_step()
+    assert len(set(map(tuple, seen[-1]))) > 1  # strands of many lengths
+    (num_variables,) = config.data.shape
+    some = {tuple(strands(num_variables, length).argsort().tolist()) for length in range(1, num_variables + 1)}
+    assert set(map(tuple, seen[-1])) <= some
     with pytest.raises(ValueError, match="the order must be one of raster, .*, got zigzag"):
         replace(config.train, order="zigzag")
 

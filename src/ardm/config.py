@@ -17,7 +17,7 @@ from ardm.exact.transformer import ExactTransformer
 from ardm.exact.unet import ExactUNet
 from ardm.model import ARDM
 from ardm.nn import NETWORKS, NetworkConfig, TransformerConfig, network_kind
-from ardm.orders import NAMED_ORDERS, Shape
+from ardm.orders import ORDER_NAMES, Shape
 from ardm.parametrizations import (
     CompandedMixtureParametrization,
     DataParametrization,
@@ -213,8 +213,8 @@ class TrainConfig:
         for name in ("warmup_steps", "weight_decay", "cross_entropy_weight"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
-        if self.order is not None and self.order not in NAMED_ORDERS:
-            raise ValueError(f"the order must be one of {', '.join(NAMED_ORDERS)}, got {self.order}")
+        if self.order is not None and self.order not in ORDER_NAMES:
+            raise ValueError(f"the order must be one of {', '.join(ORDER_NAMES)}, got {self.order}")
         for name in ("ema_decay", "profile_momentum", "decay_fraction", "order_fraction"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must lie in [0, 1], got {getattr(self, name)}")

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ardm.checkpoint import TrainedModel, exact_part
 from ardm.codec.items import ItemCodec
-from ardm.codec.plan import CodingPlan, order_of
+from ardm.codec.plan import CodingPlan, steps_of
 from ardm.container.options import OrderChoice
 from ardm.exact.network import ExactNetwork, SelfTest
 from ardm.exact.operations import TorchOperations, float_product
@@ -26,7 +26,7 @@ from ardm.schedule import Schedule, full_schedule, plan
 CALIBRATION_BATCH = 16
 TEST_ITEMS = 3
 TEST_OUTPUTS = 32
-BUDGETS = (5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000, 2000, 5000, 10_000)
+BUDGETS = (5, 10, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500, 1000, 2000, 5000, 10_000)
 """Numbers of calls for which an exact model has schedules, as far as they fit, besides one call a variable."""
 PSEUDORANDOM_SEEDS = 4
 """Random orders that are tried."""
@@ -53,7 +53,8 @@ def export_model(
     parametrization, shape = trained.model.parametrization, trained.model.shape
 
     def bits(order: OrderChoice, items: Int[Tensor, "N D"]) -> float:
-        codec = ItemCodec(network, parametrization, shape, order_of(order, shape), schedules[default], device=device)
+        steps = steps_of(order, shape, schedules[default])
+        codec = ItemCodec(network, parametrization, shape, *steps, device=device)
         return float(codec.measure(items, on_batch=on_step).sum())
 
     coding = CodingPlan(order=order or best_order(bits, validation), schedules=schedules, default=default)
@@ -88,7 +89,7 @@ def num_tried(items: Int[Tensor, "N D"]) -> int:
 
 def candidate_orders() -> list[OrderChoice]:
     """The orders that an export tries."""
-    named = [OrderChoice(name=name) for name in ("raster", "spaced", "halton")]
+    named = [OrderChoice(name=name) for name in ("raster", "spaced", "strands", "halton")]
     return named + [OrderChoice(name="pseudorandom", seed=seed) for seed in range(PSEUDORANDOM_SEEDS)]
 
 

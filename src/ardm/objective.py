@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ardm.depth import DepthMap
 from ardm.model import ARDM
-from ardm.orders import random_orders, ranks, revealed
+from ardm.orders import random_orders, revealed
 
 FIXED_POINT = 2.0**32
 
@@ -91,24 +91,25 @@ def step_loss(model: ARDM, corrupted: Corrupted) -> StepLoss:
 
 
 def sample_step_loss(
-    model: ARDM, x: Int[Tensor, "B D"], generator: torch.Generator, order: Int[Tensor, "D"] | None = None
+    model: ARDM, x: Int[Tensor, "B D"], generator: torch.Generator, rank: Int[Tensor, "B D"] | None = None
 ) -> StepLoss:
     """Alg. 2 and 4: a stratified (stage, step) and a uniform order for each item, then its loss.
 
-    With an order all items are masked in that one. What they lose then, on average over all that is hidden, is no bound
-    of anything, but a network that learns it gets better at this order.
+    With ranks the items are masked in their orders. What they lose then, on average over all that is hidden, is no
+    bound of anything, but a network that learns it gets better at these orders.
     """
-    return step_loss(model, sample_corruption(model.depth, x, generator, order))
+    return step_loss(model, sample_corruption(model.depth, x, generator, rank))
 
 
 def sample_corruption(
-    depth: DepthMap, x: Int[Tensor, "B D"], generator: torch.Generator, order: Int[Tensor, "D"] | None = None
+    depth: DepthMap, x: Int[Tensor, "B D"], generator: torch.Generator, rank: Int[Tensor, "B D"] | None = None
 ) -> Corrupted:
-    """The random part of Alg. 2 and 4: stage, step and, unless one is given, order of each item."""
+    """The random part of Alg. 2 and 4: stage, step and, unless its inverse is given, order of each item."""
     num_items, num_variables = x.shape
     steps = stratified_steps(num_items, depth.num_stages * num_variables, generator)
     stage, t = steps // num_variables, steps % num_variables
-    rank = random_orders(num_items, num_variables, generator) if order is None else ranks(order).expand(num_items, -1)
+    if rank is None:
+        rank = random_orders(num_items, num_variables, generator)
     return corrupt(depth, x, stage, t, rank)
 
 

@@ -51,6 +51,14 @@ def spaced(shape: Shape, stride: int | None = None) -> Order:
     return np.lexsort(offsets[::-1])  # by the last key first; stable, so raster order among equals
 
 
+def strands(num_variables: int, length: int) -> Order:
+    """Strands of so many variables in a row that grow side by side: 0, k, 2k, ..., then 1, k+1, ..., for length k.
+
+    With as many calls as a strand is long, each call adds one variable to every strand (see `strand_schedule`).
+    """
+    return spaced((num_variables,), length)
+
+
 def halton(shape: Shape) -> Order:
     """Each new variable far from those before, by radical inverses (Halton, 1960).
 
@@ -121,6 +129,9 @@ def _splitmix64(x: UInt64[np.ndarray, "N"]) -> UInt64[np.ndarray, "N"]:
         return z ^ (z >> np.uint64(31))
 
 
+LEAST_STRAND = 10
+"""Shorter strands are not trained for: they would need many at once."""
+
 NAMED_ORDERS: dict[str, Callable[[Shape], Order]] = {
     "raster": raster,
     "reverse": reverse,
@@ -129,6 +140,12 @@ NAMED_ORDERS: dict[str, Callable[[Shape], Order]] = {
     "pseudorandom": pseudorandom,
 }
 """Orders that a name alone determines (the command line adds `random`: a fresh one for each item)."""
+
+ORDER_NAMES = (*NAMED_ORDERS, "strands")
+"""All orders that integers alone determine; files number them so, and a new one would go to the end.
+
+Strands are as long as there are calls (see `strand_schedule`).
+"""
 
 
 def check_orders(orders: Int[Tensor, "..."], shape: tuple[int, int, int]) -> None:
@@ -146,6 +163,22 @@ def random_orders(num_items: int, num_variables: int, generator: torch.Generator
     """
     keys = torch.rand(num_items, num_variables, generator=generator, device=generator.device, dtype=torch.float64)
     return keys.argsort(dim=1)
+
+
+def strand_ranks(num_variables: int, lengths: Int[Tensor, "B"]) -> Int[Tensor, "B D"]:
+    """The inverses of orders in strands, one length a row."""
+    lengths = lengths[:, None]
+    index = torch.arange(num_variables, device=lengths.device)
+    offset, num_whole, rest = index % lengths, num_variables // lengths, num_variables % lengths
+    return offset * num_whole + torch.minimum(offset, rest) + index // lengths
+
+
+def random_strand_ranks(num_items: int, num_variables: int, generator: torch.Generator) -> Int[Tensor, "B D"]:
+    """The inverses of orders in strands: lengths with uniform logarithms, up to one strand of all variables."""
+    least = min(LEAST_STRAND, num_variables)
+    power = torch.rand(num_items, generator=generator, device=generator.device, dtype=torch.float64)
+    lengths = least * ((num_variables + 1) / least) ** power
+    return strand_ranks(num_variables, lengths.long().clamp(max=num_variables))
 
 
 def random_stage_orders(

@@ -29,6 +29,7 @@ import numpy as np
 from jaxtyping import Float, Integer
 
 from ardm.compiled import compiled
+from ardm.orders import strands
 from ardm.profiles import Losses, as_stages, check_losses
 
 # The import hook of the tests must not wrap what numba compiles, hence `no_type_check` on such functions.
@@ -114,6 +115,24 @@ class BudgetTable:
         for row in reversed(range(num_calls)):
             starts.append(int(self.origins[row, starts[-1]]))
         return Schedule(starts=(tuple(starts[:0:-1]),), num_steps=starts[0])
+
+
+def in_strands(schedule: Schedule) -> tuple[Integer[np.ndarray, "S D"], Schedule]:
+    """The orders in strands as long as each stage has calls, and the schedule whose calls lengthen every strand by one.
+
+    Variables that share a call are so as far apart as its number of calls allows, and all but the first of a strand
+    follow one that is known.
+    """
+    if schedule.first_step:
+        raise ValueError(f"strands are of whole items, but {schedule.first_step} variables are given")
+    orders = np.stack([strands(schedule.num_steps, calls) for calls in schedule.calls])
+    starts = tuple(_strand_starts(schedule.num_steps, calls) for calls in schedule.calls)
+    return orders, Schedule(starts=starts, num_steps=schedule.num_steps)
+
+
+def _strand_starts(num_steps: int, length: int) -> tuple[int, ...]:
+    num_whole, rest = divmod(num_steps, length)
+    return tuple(offset * num_whole + min(offset, rest) for offset in range(length))
 
 
 def check_fits(schedule: Schedule, num_stages: int, num_variables: int) -> None:

@@ -20,7 +20,7 @@ from ardm.metrics import Metrics
 from ardm.model import ARDM
 from ardm.objective import Profile, sample_step_loss
 from ardm.optim import Muon, is_hidden_matrix
-from ardm.orders import NAMED_ORDERS
+from ardm.orders import NAMED_ORDERS, random_strand_ranks, ranks
 from ardm.runtime import Runtime
 
 
@@ -41,7 +41,7 @@ class Trainer:
         self._sampler = corpus.sampler(config.data.shape, device)
         self._eval_items = self._choose_eval_items()
         self._generator = torch.Generator(device)
-        self._order = named_order(config, device)
+        self._rank = named_rank(config, device)
         if runtime.compile:
             compile_blocks(self.model.network)
 
@@ -50,9 +50,9 @@ class Trainer:
         config = self.config.train
         self._generator.manual_seed(step_seed(self.config.seed, self.step))
         x = self._sampler.draw(config.batch_size, self._generator)
-        order = self._order if config.has_order(self.step) else None
+        rank = self._ranks() if config.has_order(self.step) else None
         with self.runtime.autocast():
-            loss = sample_step_loss(self.model, x, self._generator, order)
+            loss = sample_step_loss(self.model, x, self._generator, rank)
         bits, cross_entropy = loss.bits_per_dim.mean(), loss.cross_entropy.mean()
         (bits + config.cross_entropy_weight * cross_entropy).backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip_norm)
@@ -60,6 +60,13 @@ class Trainer:
         self.profile = self.profile.updated(loss, config.profile_momentum)
         self.step += 1
         return {"bits": bits.detach(), "cross_entropy": cross_entropy.detach(), "gradient_norm": norm}
+
+    def _ranks(self) -> Int[Tensor, "B D"]:
+        """The inverses of the orders that the last part of a run trains for, one for each item of a batch."""
+        num_items = self.config.train.batch_size
+        if self._rank is None:
+            return random_strand_ranks(num_items, self.model.num_variables, self._generator)
+        return self._rank.expand(num_items, -1)
 
     def _update(self, rate_factor: float) -> None:
         for optimizer in self.optimizers:
@@ -164,11 +171,11 @@ def spread(count: int, total: int) -> list[int]:
     return [i * total // count for i in range(count)]
 
 
-def named_order(config: RunConfig, device: torch.device) -> Int[Tensor, "D"] | None:
-    """The order that the run comes to train for, if any."""
-    if config.train.order is None:
+def named_rank(config: RunConfig, device: torch.device) -> Int[Tensor, "D"] | None:
+    """The inverse of the one order that the run comes to train for; None for strands, or if it trains for none."""
+    if config.train.order not in NAMED_ORDERS:
         return None
-    return torch.from_numpy(NAMED_ORDERS[config.train.order](config.data.shape)).to(device)
+    return ranks(torch.from_numpy(NAMED_ORDERS[config.train.order](config.data.shape)).to(device))
 
 
 def make_optimizers(config: RunConfig, model: ARDM) -> list[torch.optim.Optimizer]:

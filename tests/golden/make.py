@@ -19,6 +19,7 @@ from ardm.codec.canvases import Batching
 from ardm.compression.contents import content_of
 from ardm.compression.modelled import ContentCodec
 from ardm.container.archive import ArchiveWriter
+from ardm.container.options import OrderChoice
 from ardm.container.short import is_short
 from ardm.container.single import write_single
 from ardm.orders import random_stage_orders
@@ -65,12 +66,16 @@ def digest(value: str | bytes | np.ndarray) -> str:
 
 
 def golden_files(kind: str, trained: TrainedModel, value: str | bytes | np.ndarray) -> Iterator[tuple[str, bytes]]:
-    """The compressed files of a value by their names: a single one and, if it is of the model's shape, a short one."""
+    """The compressed files of a value by their names: a single one, a short one where there is one, one in strands."""
     codec = ContentCodec(trained)
     (entry,) = codec.encode([content_of(value, trained.sample_rate)], codec.options(), Batching())
     yield f"{kind}.ardm", write_single(entry)
     if is_short(codec.file_of(entry)):
         yield f"{kind}-short.ardm", codec.file_of(entry)
+    if kind == "staged":
+        options = codec.options(order=OrderChoice(name="strands"))
+        (entry,) = codec.encode([content_of(value)], options, Batching())
+        yield f"{kind}-strands.ardm", write_single(entry)
 
 
 def write_archive(path: Path, trained: TrainedModel, text: str) -> None:

@@ -1,7 +1,7 @@
 """Groups of variables that share a call of an exact network, and what the calls say of them.
 
-Every variable falls in the group that its rank in the order has in the schedule; all stages have the same order. Two
-kinds of variables are left out of the groups, and groups without any other cost no call:
+Every variable falls in the group that its rank in the stage's order has in the schedule. Two kinds of variables are
+left out of the groups, and groups without any other cost no call:
 
     given    known to the decoder: revealed from the start, at level s+1 in every stage s
     absent   not there (beyond the ragged edge of an image): hidden for ever, at level 0
@@ -21,7 +21,6 @@ from jaxtyping import Bool, Int, Integer
 from torch import Tensor
 
 from ardm.depth import DepthMap
-from ardm.orders import Order
 from ardm.schedule import Schedule
 
 
@@ -89,21 +88,23 @@ class Caller:
         network: IntegerNetwork,
         depth: DepthMap,
         shape: tuple[int, ...],
-        order: Order,
+        orders: Int[np.ndarray, "S D"],
         schedule: Schedule,
         device: torch.device,
     ) -> None:
         num_variables = math.prod(shape)
-        if not np.array_equal(np.sort(order), np.arange(num_variables)):
-            raise ValueError(f"the order must hold each of 0..{num_variables - 1} exactly once")
+        if not np.array_equal(np.sort(orders), np.arange(num_variables)[None].repeat(depth.num_stages, 0)):
+            raise ValueError(
+                f"expected {depth.num_stages} order(s) that hold each of 0..{num_variables - 1} exactly once"
+            )
         if (schedule.num_stages, schedule.first_step, schedule.num_steps) != (depth.num_stages, 0, num_variables):
             raise ValueError(f"the schedule must have {depth.num_stages} stage(s) of steps 0..{num_variables - 1}")
         self.num_variables, self.device = num_variables, device
         self._levels = depth.levels.to(device)
         self._network, self._shape = network, shape
-        self._rank = torch.from_numpy(np.argsort(order)).to(device)
+        self._ranks = torch.from_numpy(np.argsort(orders)).to(device)
         self._groups = [
-            Group(stage=stage, start=start, variables=order[start:stop])
+            Group(stage=stage, start=start, variables=orders[stage, start:stop])
             for stage in range(depth.num_stages)
             for start, stop in schedule.groups(stage)
         ]
@@ -125,8 +126,8 @@ class Caller:
 
     def mask(self, groups: Sequence[Group], context: Context) -> Bool[Tensor, "B D"]:
         """The variables that are revealed when a group is coded, for one group of each item."""
-        start = self.tensor([group.start for group in groups])
-        return ((self._rank < start[:, None]) & ~context.absent) | context.given
+        stage, start = (self.tensor([getattr(group, name) for group in groups]) for name in ("stage", "start"))
+        return ((self._ranks[stage] < start[:, None]) & ~context.absent) | context.given
 
     def call(self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], groups: Sequence[Group]) -> Rows:
         """What the network says of one group of each item. One call."""

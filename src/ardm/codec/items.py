@@ -1,4 +1,4 @@
-"""Items of one shape to payloads and back, with an exact network, one order and one schedule.
+"""Items of one shape to payloads and back, with an exact network, an order for each stage and one schedule.
 
 Groups are coded in the sequence of the schedule, stage by stage (see `calls`), each variable by its rank. Where a
 variable takes several symbols (see `symbols`), the first symbols of a group's variables come before all second ones.
@@ -33,7 +33,6 @@ from ardm.codec.streams import Streams
 from ardm.codec.symbols import Spelling, spelling_of
 from ardm.codec.tables import WEIGHT_BITS
 from ardm.errors import DamagedError
-from ardm.orders import Order
 from ardm.parametrizations import Parametrization
 from ardm.schedule import Schedule
 
@@ -64,7 +63,7 @@ def _in_threads(num_threads: int, function: Callable[..., Result], *columns: Ite
 
 
 class ItemCodec:
-    """Codes items of one shape with an exact network, an order and a schedule of all variables.
+    """Codes items of one shape with an exact network, an order for each stage and a schedule of all variables.
 
     In every method masks say which variables are given (the decoder knows them) and which are absent (they are left
     out). `batch_size` bounds the rows that the network evaluates at once and does not change any result; after each
@@ -76,12 +75,12 @@ class ItemCodec:
         network: IntegerNetwork,
         parametrization: Parametrization,
         shape: tuple[int, ...],
-        order: Order,
+        orders: Int[np.ndarray, "S D"],
         schedule: Schedule,
         *,
         device: torch.device = CPU,
     ) -> None:
-        self._caller = Caller(network, parametrization.depth, shape, order, schedule, device)
+        self._caller = Caller(network, parametrization.depth, shape, orders, schedule, device)
         self._spelling = spelling_of(parametrization)
         self._num_classes = parametrization.depth.num_classes
         self._absorbing_value = parametrization.depth.absorbing_value

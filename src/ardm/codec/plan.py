@@ -4,10 +4,13 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ardm.container.options import MAX_SEED, ORDER_NAMES, OrderChoice
+import numpy as np
+from jaxtyping import Int
+
+from ardm.container.options import MAX_SEED, OrderChoice
 from ardm.errors import UsageError
-from ardm.orders import NAMED_ORDERS, Order, Shape, pseudorandom
-from ardm.schedule import Schedule
+from ardm.orders import NAMED_ORDERS, ORDER_NAMES, Shape, pseudorandom
+from ardm.schedule import Schedule, in_strands
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,9 +62,12 @@ class CodingPlan:
         return cls(order=order, schedules=schedules, default=values["default"])
 
 
-def order_of(choice: OrderChoice, shape: Shape) -> Order:
-    """The order of a shape that a choice means."""
-    return pseudorandom(shape, choice.seed) if choice.name == "pseudorandom" else NAMED_ORDERS[choice.name](shape)
+def steps_of(choice: OrderChoice, shape: Shape, schedule: Schedule) -> tuple[Int[np.ndarray, "S D"], Schedule]:
+    """The orders of a shape that a choice means, one for each stage, and the schedule, which strands shift a little."""
+    if choice.name == "strands":
+        return in_strands(schedule)
+    order = pseudorandom(shape, choice.seed) if choice.name == "pseudorandom" else NAMED_ORDERS[choice.name](shape)
+    return order[None].repeat(schedule.num_stages, axis=0), schedule
 
 
 def parse_order(text: str) -> OrderChoice:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ardm.schedule import Schedule
 
 ScheduleName = Literal["planned", "cosine", "uniform"]
-NamedOrder = Literal["raster", "reverse", "spaced", "halton", "pseudorandom"]
-OrderName = Literal["random", "raster", "reverse", "spaced", "halton", "pseudorandom"]
+NamedOrder = Literal["raster", "reverse", "spaced", "halton", "pseudorandom", "strands"]
+OrderName = Literal["random", "raster", "reverse", "spaced", "halton", "pseudorandom", "strands"]
 OutputPath = Annotated[Path | None, tyro.conf.arg(aliases=["-o"])]
 
 SECONDS_A_LINE = 30
@@ -131,18 +131,20 @@ def measured_losses(trained: "TrainedModel") -> "tuple[np.ndarray, np.ndarray]":
     return profile.bits.cpu().numpy(), profile.counts.cpu().numpy()
 
 
-def make_orders(
-    name: OrderName, num_items: int, num_stages: int, shape: tuple[int, ...], generator: "torch.Generator"
-) -> "Tensor":
-    """Orders (N, S, D): fresh random ones for each item and stage, or a named one for all."""
+def make_steps(
+    name: OrderName, schedule: "Schedule", num_items: int, shape: tuple[int, ...], generator: "torch.Generator"
+) -> "tuple[Tensor, Schedule]":
+    """Orders (N, S, D), fresh random ones for each item and stage or a named one for all, and the schedule in them."""
     import torch
 
-    from ardm.orders import NAMED_ORDERS, random_stage_orders
+    from ardm.codec.plan import steps_of
+    from ardm.container.options import OrderChoice
+    from ardm.orders import random_stage_orders
 
     if name == "random":
-        return random_stage_orders(num_items, num_stages, math.prod(shape), generator)
-    order = torch.from_numpy(NAMED_ORDERS[name](shape)).to(generator.device)
-    return order.expand(num_items, num_stages, -1)
+        return random_stage_orders(num_items, schedule.num_stages, math.prod(shape), generator), schedule
+    orders, schedule = steps_of(OrderChoice(name=name), shape, schedule)
+    return torch.from_numpy(orders).to(generator.device).expand(num_items, -1, -1), schedule
 
 
 def items_to_score(

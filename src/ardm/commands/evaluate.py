@@ -12,8 +12,8 @@ from ardm.commands.common import (
     ScheduleName,
     items_to_score,
     load,
-    make_orders,
     make_schedule,
+    make_steps,
     progress,
     require_positive,
 )
@@ -110,7 +110,7 @@ class Evaluate:
                 bits = schedule_bits_bound(model, x, schedule, generator, batch_size=self.batch_size, on_batch=advance)
             else:
                 name = f"exact, {self.order} order, {kind}"
-                orders = make_orders(self.order, len(x), model.num_stages, model.shape, generator)
+                orders, schedule = make_steps(self.order, schedule, len(x), model.shape, generator)
                 bits = exact_bits(model, x, orders, schedule, batch_size=self.batch_size, on_batch=advance)
         return mean_bits(bits, model.num_variables, name, is_exact=self.order != "random")
 

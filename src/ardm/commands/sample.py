@@ -12,8 +12,8 @@ from ardm.commands.common import (
     OutputPath,
     ScheduleName,
     load,
-    make_orders,
     make_schedule,
+    make_steps,
     progress,
     require_positive,
 )
@@ -82,6 +82,8 @@ class SamplerFlags:
         if self.top_p < 1 and isinstance(model.parametrization, LogisticMixtureParametrization):
             raise UsageError("top-p needs a list of classes, which mixtures of logistics have not; use --temperature")
         generator = torch.Generator(device).manual_seed(self.seed)
+        if gaps is not None and self.order == "strands":
+            raise UsageError("strands are an order of whole items; gaps are filled in any other --order")
         first = int(gaps.known.sum()) if gaps else 0
         length = gaps.length if gaps else model.num_variables
         last = length if model.num_stages == 1 else model.num_variables
@@ -112,7 +114,7 @@ class SamplerFlags:
         from ardm.sample import sample_chain
 
         model = trained.model
-        orders = make_orders(self.order, count, model.num_stages, model.shape, generator)
+        orders, schedule = make_steps(self.order, schedule, count, model.shape, generator)
         given = None if gaps is None else gaps.given(count, orders.device)
         orders = orders if gaps is None else gaps.sorted(orders)
         chain = sample_chain(

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from ardm.container.fields import check_range
 from ardm.container.wire import Cursor, varint
 from ardm.errors import UnknownModelError
+from ardm.orders import ORDER_NAMES
 
 IDENTITY_BYTES = 16
 MODEL_BYTES = 6
 MAX_SEED = 2**32 - 1
 MAX_SCHEDULE = 2**16 - 1
-
-ORDER_NAMES = ("raster", "reverse", "spaced", "halton", "pseudorandom")
-"""The orders by their numbers in files (`ardm.orders`); a new one would go to the end."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """From a trained network to an exact one: units of activations from what they reach on real items.
 
-Nothing is trained: weights are rounded for each output, activations for each channel, to what nearly all of them reach.
+Nothing is trained: weights are rounded for each output, activations for each channel, to units that share the loss.
 """
 
 from collections.abc import Iterable
@@ -76,6 +76,15 @@ class Observations:
         """What nearly all values of each input channel of a layer do not pass."""
         return torch.as_tensor(self.layers[name].peaks).clamp(min=LEAST_PEAK)
 
+    def balanced_peaks(self, name: str) -> Tensor:
+        """The geometric mean of each channel's peak and the largest one.
+
+        Weights take up the ratios of units: with peaks alone, channels that are large for a few positions would leave
+        the weights of all others too few levels; with one unit for all, small activations.
+        """
+        peaks = self.peaks(name)
+        return (peaks * peaks.max()).sqrt()
+
     def quantile(self, name: str) -> float:
         """What nearly all inputs of a layer do not pass."""
         return max(self.layers[name].quantile, LEAST_PEAK)
@@ -144,7 +153,7 @@ def _quantise_unet(network: UNet, exact: ExactUNet, seen: Observations, units: O
 
 def _set_block(target: Any, block: Any, seen: Observations, name: str, units: float) -> None:
     norm_units = _set_norm(target.norm, seen.quantile(f"{name}.depthwise"))
-    mixed, hidden = (BYTE / seen.peaks(f"{name}.{layer}") for layer in ("expand", "contract"))
+    mixed, hidden = (BYTE / seen.balanced_peaks(f"{name}.{layer}") for layer in ("expand", "contract"))
     target.depthwise.set_float(block.depthwise.weight[:, 0], norm_units, mixed)
     target.expand.set_float(block.expand.weight, mixed, hidden)
     target.contract.set_float(block.contract.weight, hidden, torch.tensor(units))
@@ -168,7 +177,7 @@ def _quantise_transformer(
 
 def _set_feed_forward(target: Any, block: Any, seen: Observations, name: str, stream: float) -> None:
     norm_units = torch.tensor(_set_norm(target.norm, seen.quantile(f"{name}.expand")))
-    hidden = BYTE / seen.peaks(f"{name}.contract")  # of squares
+    hidden = BYTE / seen.balanced_peaks(f"{name}.contract")  # of squares
     target.expand.set_float(block.expand.weight, norm_units, hidden.sqrt())
     target.contract.set_float(block.contract.weight, hidden, torch.tensor(stream))
 

@@ -9,9 +9,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ardm.codec.plan import steps_of
+from ardm.container.options import OrderChoice
 from ardm.likelihood import Bound, Estimate, bound, exact_bits, mean_bits, schedule_bits_bound
 from ardm.model import ARDM
-from ardm.orders import NAMED_ORDERS
 from ardm.schedule import Schedule, cosine_schedule, full_schedule, plan, uniform_schedule
 
 Advance = Callable[[int], None]
@@ -83,8 +84,8 @@ class CallsReport:
 
     def exact(self, order: str, name: str, schedule: Schedule) -> Row:
         """The exact bits of a named order and a schedule."""
-        permutation = torch.from_numpy(NAMED_ORDERS[order](self.model.shape)).to(self.x.device)
-        orders = permutation.expand(len(self.x), self.model.num_stages, -1)
+        steps, schedule = steps_of(OrderChoice(name=order), self.model.shape, schedule)
+        orders = torch.from_numpy(steps).to(self.x.device).expand(len(self.x), -1, -1)
         bits = exact_bits(self.model, self.x, orders, schedule, batch_size=self.batch_size, on_batch=self.advance)
         return self._row(order, name, schedule, bits)
 
