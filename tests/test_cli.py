@@ -18,13 +18,14 @@ import torch
 from safetensors.torch import save_file
 
 from ardm.bench.plan import PlanTiming
+from ardm.checkpoint import load_model
 from ardm.cli import main
 from ardm.commands.common import NamedOrder, OrderName
 from ardm.commands.plan import shortened
 from ardm.commands.train import PresetName
 from ardm.data.cifar10 import MD5
 from ardm.data.text import KnownFile
-from ardm.orders import NAMED_ORDERS
+from ardm.orders import ORDER_NAMES
 from ardm.presets import PRESETS
 from invoke import fails, output
 from tiny import TEXT
@@ -52,7 +53,7 @@ def test_help_is_instant():
     assert min(seconds() for _ in range(3)) < 0.5
 
 
-@pytest.mark.parametrize("order", ["random", "raster", "reverse", "spaced", "halton", "pseudorandom"])
+@pytest.mark.parametrize("order", ["random", *ORDER_NAMES])
 def test_eval_with_any_order_and_budget(run, capsys, order):
     base = ["eval", str(run / "run"), str(run / "text.txt"), "--order", order, "--json"]
     full = json.loads(output(capsys, base))
@@ -121,6 +122,12 @@ def test_samples_are_reproducible_text(run, capsys, tmp_path):
     assert output(capsys, [*base, "--seed", "1"]) != first
     assert output(capsys, [*base, "-o", str(tmp_path / "out.txt")]) == ""
     assert (tmp_path / "out.txt").read_text() == first
+
+
+def test_strands_are_sampled_but_gaps_are_not_filled_in_them(run, capsys):
+    sample = ["sample", str(run / "run"), "--order", "strands", "--calls", "4"]
+    assert len(output(capsys, sample).strip("\n")) == 16
+    assert "whole items" in fails(capsys, ["infill", str(run / "run"), "the c__", "--order", "strands"])[1]
 
 
 def test_chain_shows_the_text_being_filled_in(run, capsys):
@@ -195,8 +202,8 @@ def test_bench_and_version(capsys, monkeypatch):
 
 
 def test_names_on_the_command_line_are_those_of_the_library():
-    assert set(get_args(OrderName)) == {"random", *NAMED_ORDERS}
-    assert set(get_args(NamedOrder)) == set(NAMED_ORDERS)
+    assert set(get_args(OrderName)) == {"random", *ORDER_NAMES}
+    assert set(get_args(NamedOrder)) == set(ORDER_NAMES)
     assert set(get_args(PresetName)) == set(PRESETS)
 
 
@@ -291,6 +298,38 @@ def test_a_resumed_run_remembers_its_flags(run, capsys, tmp_path):
     assert "holds a run of the preset text" in fails(capsys, ["train", "bytes", *flags, "--resume"])[1]
     (tmp_path / "run" / "config.json").write_text("{")
     assert "config.json is damaged" in fails(capsys, ["train", "text", *flags, "--resume"])[1]
+
+
+def test_training_starts_from_another_model(run, capsys, tmp_path):
+    before, flags = load_model(run / "run"), ["--data", str(run / "text.txt"), "--batch-size", "8", "--steps", "1"]
+    start = [
+        *flags,
+        "--item-length",
+        "20",
+        "--init",
+        str(run / "run"),
+        "--muon-rate",
+        "1e-9",
+        "--learning-rate",
+        "1e-9",
+    ]
+    assert main(["train", "text", *start, "--out", str(tmp_path / "run"), "--weight-decay", "0.1"]) == 0
+    after = load_model(tmp_path / "run")
+    assert (after.config.network, after.model.num_variables, after.config.train.weight_decay) == (
+        before.config.network,
+        20,
+        0.1,
+    )
+    for name, value in before.model.named_parameters():
+        torch.testing.assert_close(after.model.get_parameter(name), value, rtol=0, atol=1e-6)
+    other = ["train", "text", *start, "--out", str(tmp_path / "other")]
+    assert "another network" in fails(capsys, [*other, "--width", "64"])[1]
+    (tmp_path / "digits.txt").write_text("0123456789" * 100)
+    assert "other classes" in fails(capsys, [*other, "--data", str(tmp_path / "digits.txt")])[1]
+    assert "does not take data" in fails(capsys, ["train", "images", *start, "--out", str(tmp_path / "other")])[1]
+    assert main(["export", str(run / "run"), "-o", str(tmp_path / "exact"), "--order", "raster"]) == 0
+    assert "an exact model cannot be trained" in fails(capsys, [*other, "--init", str(tmp_path / "exact")])[1]
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_model_without_its_state_is_not_overwritten(run, capsys, tmp_path):

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ardm.checkpoint import TrainedModel, profile_from_tensors, profile_tensors
 from ardm.config import RunConfig
 from ardm.data.corpus import Corpus, compact_tensor
+from ardm.errors import UsageError
 from ardm.likelihood import bound
 from ardm.metrics import Metrics
 from ardm.model import ARDM
@@ -44,6 +45,21 @@ class Trainer:
         self._rank = named_rank(config, device)
         if runtime.compile:
             compile_blocks(self.model.network)
+
+    def start_from(self, trained: TrainedModel) -> None:
+        """Take over the weights of a trained model; a UsageError unless it has the same network and classes."""
+        own, other = self.config, trained.config
+        if trained.exact is not None:
+            raise UsageError("an exact model cannot be trained; start from the run that it was exported from")
+        if (own.network, own.depth) != (other.network, other.depth):
+            raise UsageError("the model to start from has another network: leave out the flags of the network")
+        classes = (trained.model.depth.num_classes, trained.alphabet, trained.model.shape[2:])
+        if classes != (self.corpus.num_classes, self.corpus.alphabet, self.model.shape[2:]):
+            raise UsageError("the model to start from has other classes or channels than these data")
+        with torch.no_grad():
+            for model in (self.model, self.averaged):
+                for parameter, value in zip(model.parameters(), trained.model.parameters(), strict=True):
+                    parameter.copy_(value)
 
     def train_step(self) -> dict[str, Tensor]:
         """One optimisation step; its metrics stay on the device."""

@@ -47,6 +47,9 @@ class Train:
     """The run's folder."""
     resume: bool = False
     """Continue from the folder's last checkpoint, if there is one."""
+    init: Path | None = None
+    """Start from the weights of this run or model file, and with its network, instead of from random weights: to go on
+    with other data or rates."""
     steps: int | None = None
     """Training steps; a resumed run may be given more."""
     minutes: float | None = None
@@ -77,6 +80,8 @@ class Train:
     """Peak rate of AdamW."""
     muon_rate: float | None = None
     """Peak rate of Muon, which trains the matrices inside blocks."""
+    weight_decay: float | None = None
+    """Each step, weights shrink by this part of the rate."""
     warmup_steps: int | None = None
     """Steps over which the rates rise."""
     order: NamedOrder | None = None
@@ -110,6 +115,7 @@ class Train:
         require_positive(minutes=self.minutes)
         if self.data.is_dir() and self.out.resolve().is_relative_to(self.data.resolve()):
             raise UsageError(f"--out {self.out} lies inside --data {self.data} and would become part of the data")
+        from ardm.checkpoint import load_model
         from ardm.files import locked
         from ardm.media import load_corpus
         from ardm.runtime import Runtime
@@ -121,6 +127,8 @@ class Train:
             raise UsageError(f"{self.out} already holds a run; --resume continues it, or choose another --out")
         corpus = load_corpus(config.data, self.data)
         trainer = Trainer(config, corpus, Runtime.choose(self.device, compile=not self.no_compile))
+        if self.init is not None and not started:
+            trainer.start_from(load_model(self.init))
         with locked(self.out):
             if started:
                 restore_state(trainer, self.out)
@@ -130,8 +138,8 @@ class Train:
             run_with_progress(trainer, self.out, self.minutes)
 
     def _config(self) -> "RunConfig":
-        config = self._base_config()
         try:
+            config = self._base_config()
             return replace(
                 config,
                 **_given(seed=self.seed),
@@ -144,11 +152,15 @@ class Train:
             raise UsageError(str(error)) from None
 
     def _base_config(self) -> "RunConfig":
-        """The configuration of the run to be resumed, or the preset's."""
+        """The configuration of the run to be resumed, or the preset's, with the network to start from."""
+        from ardm.checkpoint import load_model
         from ardm.presets import PRESETS
         from ardm.state import read_config
 
         saved = read_config(self.out) if self.resume else None
+        if saved is None and self.init is not None:
+            initial = load_model(self.init).config
+            return replace(PRESETS[self.preset](), network=initial.network, depth=initial.depth)
         if saved is None:
             return PRESETS[self.preset]()
         if saved.preset != self.preset:
@@ -179,9 +191,10 @@ class Train:
     def _train_flags(self) -> dict[str, Any]:
         if self.order_fraction is not None and self.order is None and not self.resume:
             raise ValueError("--order-fraction is the part of the steps that trains for an order: give --order too")
-        names = ("steps", "batch_size", "learning_rate", "muon_rate", "warmup_steps", "order", "order_fraction")
+        rates = ("learning_rate", "muon_rate", "weight_decay", "warmup_steps")
         intervals = ("eval_every", "checkpoint_every", "log_every")
-        return _given(**{name: getattr(self, name) for name in (*names, *intervals)})
+        names = ("steps", "batch_size", *rates, "order", "order_fraction", *intervals)
+        return _given(**{name: getattr(self, name) for name in names})
 
 
 DATA_FLAGS = {"num_variables": "item-length", "height": "size", "width": "size", "holds_out": "train-on-all"}
