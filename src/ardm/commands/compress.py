@@ -43,7 +43,7 @@ class Compress:
     calls: int | None = None
     """Network calls for each window; fewer are faster and cost bits. By default the model's own choice."""
     order: str | None = None
-    """raster, reverse, spaced, halton or pseudorandom:SEED; by default the model's own choice."""
+    """raster, reverse, spaced, halton, strands or pseudorandom:SEED; by default the model's own choice."""
     output: OutputPath = None
     """A folder, to which files below a folder F go as F/...; a name ending in .ardma for one archive of all; for a
     single file also one ending in .ardm. By default FILE.ardm beside each file."""
