@@ -31,7 +31,7 @@ class Export:
     calls: int | None = None
     """Network calls that the model codes an item with unless told otherwise; by default 100, for sound 500."""
     order: str | None = None
-    """raster, reverse, spaced, halton, strands or pseudorandom:SEED; by default the one that codes held-out items best."""
+    """raster, reverse, spaced, halton, strands or pseudorandom:SEED; by default what codes held-out items best."""
     items: int = 64
     """Training items that set the scales of activations."""
     valid_items: int = 8
