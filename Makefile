@@ -1,4 +1,4 @@
-# make demo: a small text model, trained, scored, planned, sampled and infilled (a few minutes on 2 cores).
+# make demo: what the models in the box do, without a GPU, with a report to look at (a few minutes on 2 cores).
 # make test: lint, types and the test suite. Both make their own environment in .venv.
 
 PYTHON ?= python3

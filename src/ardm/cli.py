@@ -18,6 +18,7 @@ import tyro
 from ardm.commands.bench import Bench
 from ardm.commands.compress import Compress, Decompress
 from ardm.commands.data import Data
+from ardm.commands.demo import Demo
 from ardm.commands.evaluate import Evaluate
 from ardm.commands.export import Export
 from ardm.commands.info import Info
@@ -40,6 +41,7 @@ Command = (
     | Annotated[Decompress, tyro.conf.subcommand("decompress")]
     | Annotated[Info, tyro.conf.subcommand("info")]
     | Annotated[Models, tyro.conf.subcommand("models")]
+    | Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[Data, tyro.conf.subcommand("data")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]

@@ -1,0 +1,1 @@
+"""The demonstration: what the models in the box do with a few small files, and a report of it to look at."""
