@@ -26,7 +26,7 @@ from ardm.data.sound_files import write_wav
 from ardm.demo import coding
 from ardm.demo.coding import Row, total_rows
 from ardm.demo.curves import HEIGHT, WIDTH, plan_drawing
-from ardm.demo.drawing import fill_images, fill_texts, gap_schedule, middle, missing_words, passage
+from ardm.demo.drawing import fill_images, fill_texts, middle, missing_words, passage
 from ardm.demo.exhibits import find_examples, find_exhibition
 from ardm.demo.pieces import figure, heat_map, marked, section, shaded
 from ardm.demo.tables import seconds_text
@@ -356,15 +356,6 @@ def test_what_is_known_stays_in_fillings(box, examples):
         assert not known.all()
         for sample in one.drawn.samples:
             assert (sample[: len(one.original)] == one.original)[known].all()
-
-
-def test_gaps_are_planned_as_items_of_their_size(box, examples):
-    (exhibit,) = find_exhibition(examples, {"images": {".png"}}).exhibits
-    size = 200
-    own = exhibit.served.schedule(50, size, 0, size)
-    schedule = gap_schedule(exhibit.served, 300, 300 + size)
-    assert (schedule.first_step, schedule.num_steps, schedule.num_calls) == (300, 500, 50)
-    assert [[start - 300 for start in stage] for stage in schedule.starts] == [list(stage) for stage in own.starts]
 
 
 def test_middles():

@@ -18,6 +18,7 @@ from ardm.schedule import (
     full_schedule,
     in_strands,
     plan,
+    plan_gaps,
     schedule_bits,
     uniform_schedule,
 )
@@ -374,3 +375,12 @@ def test_each_call_lengthens_every_strand_by_one(calls):
 def test_strands_are_of_whole_items():
     with pytest.raises(ValueError, match="strands are of whole items, but 2 variables are given"):
         in_strands(Schedule(starts=((2, 4),), num_steps=10))
+
+
+def test_gaps_are_planned_as_an_item_of_their_size():
+    losses = np.linspace(5, 1, 12)[None]
+    assert plan_gaps(losses, 5, 0, 12) == plan(losses, 5)
+    gaps = plan_gaps(losses, 3, 4, 10)
+    own = plan(losses[:, ::2], 3)
+    assert gaps.schedule == Schedule(starts=(tuple(4 + start for start in own.schedule.starts[0]),), num_steps=10)
+    assert gaps.bits == own.bits

@@ -22,7 +22,7 @@ Monge, and the planner rests on what follows from that:
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, no_type_check
 
 import numpy as np
@@ -30,7 +30,7 @@ from jaxtyping import Float, Integer
 
 from ardm.compiled import compiled
 from ardm.orders import strands
-from ardm.profiles import Losses, as_stages, check_losses
+from ardm.profiles import Losses, as_stages, check_losses, stretch
 
 # The import hook of the tests must not wrap what numba compiles, hence `no_type_check` on such functions.
 
@@ -115,6 +115,17 @@ class BudgetTable:
         for row in reversed(range(num_calls)):
             starts.append(int(self.origins[row, starts[-1]]))
         return Schedule(starts=(tuple(starts[:0:-1]),), num_steps=starts[0])
+
+
+def plan_gaps(losses: Losses, num_calls: int, first_step: int, last_step: int) -> Plan:
+    """The plan for the steps from first_step on and before last_step: that of an item of as many variables.
+
+    The last steps of the losses would promise too much: they know a few hidden variables among many as scattered, while
+    those of a gap have each other for neighbours.
+    """
+    own = plan(stretch(losses, last_step - first_step), num_calls)
+    starts = tuple(tuple(first_step + start for start in stage) for stage in own.schedule.starts)
+    return replace(own, schedule=Schedule(starts=starts, num_steps=last_step))
 
 
 def in_strands(schedule: Schedule) -> tuple[Integer[np.ndarray, "S D"], Schedule]:

@@ -105,8 +105,7 @@ def make_schedule(
     if num_calls is None:
         return s.full_schedule(num_steps, num_stages=num_stages, first_step=first_step)
     if name == "planned":
-        losses = planning_losses(trained)[:, :num_steps]
-        return s.plan(losses, num_calls, first_step=first_step).schedule
+        return s.plan_gaps(planning_losses(trained), num_calls, first_step, num_steps).schedule
     make = s.cosine_schedule if name == "cosine" else s.uniform_schedule
     num_calls = min(num_calls, num_stages * (num_steps - first_step))
     return make(num_steps, num_calls, num_stages=num_stages, first_step=first_step)

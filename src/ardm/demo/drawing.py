@@ -21,7 +21,6 @@ from ardm.media.text import TextMedium
 from ardm.orders import Shape
 from ardm.sample import Given, sample_chain
 from ardm.schedule import Schedule
-from ardm.serve.models import Served
 
 GAP_ORDER = OrderChoice(name="halton")
 """Gaps are filled in an order that spreads out, which loses least with few calls."""
@@ -75,22 +74,11 @@ def fill(exhibit: Exhibit, gaps: GappedItem, num_samples: int, seed: int) -> Dra
     """Fillings of the same gaps."""
     served, num_variables = exhibit.served, len(gaps.values)
     last = gaps.length if served.trained.model.num_stages == 1 else num_variables
-    schedule = gap_schedule(served, int(gaps.known.sum()), last)
+    schedule = served.schedule(GAP_CALLS, int(gaps.known.sum()), last)
     orders, _ = steps_of(GAP_ORDER, gaps.shape, schedule)
     steps = torch.from_numpy(orders).to(served.device).expand(num_samples, -1, -1)
     given = gaps.given(num_samples, served.device)
     return _chain(exhibit, gaps.shape, gaps.sorted(steps), schedule, given, 1, seed)
-
-
-def gap_schedule(served: Served, first: int, last: int) -> Schedule:
-    """How calls are spread over the steps of gaps: as over an item of their size.
-
-    The profile's last steps would promise too much: it knows a few hidden variables among many known ones as scattered,
-    and those of a gap have each other for neighbours.
-    """
-    size = last - first
-    own = served.schedule(GAP_CALLS, size, 0, size)
-    return Schedule(starts=tuple(tuple(first + one for one in starts) for starts in own.starts), num_steps=last)
 
 
 def _chain(

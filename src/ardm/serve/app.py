@@ -100,7 +100,7 @@ class Page:
         num_variables = math.prod(start.shape)
         first, last = steps(served, start)
         return {
-            "budgets": _plain(served.budgets(num_variables, first, last)),
+            "budgets": _plain(served.budgets(first, last)),
             "seconds": served.seconds_for(1, 1, num_variables) * num_passes(served),
             "hidden": last - first,
         }

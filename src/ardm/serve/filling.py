@@ -70,7 +70,7 @@ class Filling:
     def schedule(self) -> Schedule:
         """How the calls are spread over what is to be filled."""
         first, last = steps(self.served, self.start)
-        return self.served.schedule(self.num_calls, math.prod(self.start.shape), first, last)
+        return self.served.schedule(self.num_calls, first, last)
 
     def run(self, job: Job) -> Event:
         """Draw the samples, telling states on the way, and return them."""
@@ -154,7 +154,7 @@ class Scoring:
         """The bits, in the order that spreads characters best."""
         start, started = self.start, time.perf_counter()
         assert start.gaps is not None
-        schedule = self.served.schedule(self.num_calls, math.prod(start.shape), 0, start.length)
+        schedule = self.served.schedule(self.num_calls, 0, start.length)
         job.expect(schedule.num_calls)
         order = torch.from_numpy(NAMED_ORDERS["spaced"](start.shape)).to(self.served.device)
         inside = torch.arange(math.prod(start.shape), device=self.served.device)[None] < start.length

@@ -16,9 +16,9 @@ from ardm.checkpoint import TrainedModel, load_model
 from ardm.compression.modelled import ContentCodec
 from ardm.errors import DataError, UsageError
 from ardm.pretrained import box, find_model
-from ardm.profiles import monotone, stretch
+from ardm.profiles import monotone
 from ardm.runtime import Runtime
-from ardm.schedule import Schedule, full_schedule, plan, schedule_bits, uniform_schedule
+from ardm.schedule import Schedule, full_schedule, plan_gaps, schedule_bits, uniform_schedule
 
 BUDGETS = 32
 """Numbers of calls on a slider."""
@@ -91,27 +91,27 @@ class Served:
         """What so many calls for each of so many items are expected to take."""
         return self.speed.seconds * num_calls * num_items * num_variables
 
-    def schedule(self, num_calls: int, num_variables: int, first: int, last: int) -> Schedule:
-        """The best schedule of the steps first..last of items of a size, or a uniform one without a profile."""
+    def schedule(self, num_calls: int, first: int, last: int) -> Schedule:
+        """The best schedule of the steps first..last, or a uniform one without a profile."""
         num_stages = self.trained.model.num_stages
         num_calls = min(max(num_calls, num_stages), num_stages * (last - first))
         if num_calls == num_stages * (last - first):
             return full_schedule(last, num_stages=num_stages, first_step=first)
         if self.losses is None:
             return uniform_schedule(last, num_calls, num_stages=num_stages, first_step=first)
-        return plan(stretch(self.losses, num_variables)[:, :last], num_calls, first_step=first).schedule
+        return plan_gaps(self.losses, num_calls, first, last).schedule
 
-    def budgets(self, num_variables: int, first: int, last: int) -> list[Budget]:
+    def budgets(self, first: int, last: int) -> list[Budget]:
         """Numbers of calls from the fewest to one for each variable, each with what it is expected to cost."""
         least = self.trained.model.num_stages
         most = least * (last - first)
         counts = sorted({round(c) for c in np.geomspace(least, most, BUDGETS)})
-        return [Budget(calls=c, bits=self._bits(c, num_variables, first, last)) for c in counts]
+        return [Budget(calls=c, bits=self._bits(c, first, last)) for c in counts]
 
-    def _bits(self, num_calls: int, num_variables: int, first: int, last: int) -> float | None:
+    def _bits(self, num_calls: int, first: int, last: int) -> float | None:
         if self.losses is None:
             return None
-        return plan(stretch(self.losses, num_variables)[:, :last], num_calls, first_step=first).bits
+        return plan_gaps(self.losses, num_calls, first, last).bits
 
     def coding_budgets(self) -> list[Budget]:
         """The schedules that the codec has, with the expected bits of a window; none for trained weights."""
