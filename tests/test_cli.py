@@ -301,7 +301,8 @@ def test_a_resumed_run_remembers_its_flags(run, capsys, tmp_path):
 
 
 def test_training_starts_from_another_model(run, capsys, tmp_path):
-    before, flags = load_model(run / "run"), ["--data", str(run / "text.txt"), "--batch-size", "8", "--steps", "1"]
+    (tmp_path / "more.txt").write_text(TEXT * 2)
+    before, flags = load_model(run / "run"), ["--data", str(tmp_path / "more.txt"), "--batch-size", "8", "--steps", "1"]
     start = [
         *flags,
         "--item-length",
@@ -320,6 +321,8 @@ def test_training_starts_from_another_model(run, capsys, tmp_path):
         20,
         0.1,
     )
+    scored = json.loads(output(capsys, ["eval", str(tmp_path / "run"), str(run / "text.txt"), "--json"]))
+    assert "test split" in scored["data"]  # the first model was trained on the rest
     for name, value in before.model.named_parameters():
         torch.testing.assert_close(after.model.get_parameter(name), value, rtol=0, atol=1e-6)
     other = ["train", "text", *start, "--out", str(tmp_path / "other")]
@@ -329,6 +332,7 @@ def test_training_starts_from_another_model(run, capsys, tmp_path):
     assert "does not take data" in fails(capsys, ["train", "images", *start, "--out", str(tmp_path / "other")])[1]
     assert main(["export", str(run / "run"), "-o", str(tmp_path / "exact"), "--order", "raster"]) == 0
     assert "an exact model cannot be trained" in fails(capsys, [*other, "--init", str(tmp_path / "exact")])[1]
+    assert fails(capsys, [*other, "--init", "nosuch"])[0] == 1
     assert not (tmp_path / "other").exists()
 
 

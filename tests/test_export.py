@@ -11,7 +11,7 @@ import invoke
 from ardm.checkpoint import load_model
 from ardm.cli import main
 from ardm.codec.items import ItemCodec
-from ardm.codec.plan import steps_of
+from ardm.codec.plan import orders_and_schedule
 from ardm.commands.common import planning_losses
 from ardm.export import best_order, candidate_orders, make_schedules, num_tried
 from ardm.likelihood import exact_bits
@@ -64,7 +64,7 @@ def test_coded_bits_are_those_of_the_exact_network(run):
     trained = load_model(run / "exact")
     assert trained.exact is not None
     coding, shape = trained.exact.coding, trained.model.shape
-    orders, schedule = steps_of(coding.order, shape, coding.schedules[coding.default])
+    orders, schedule = orders_and_schedule(coding.order, shape, coding.schedules[coding.default])
     assert trained.alphabet is not None
     x = torch.from_numpy(trained.alphabet.encode(TEXT.encode())[:64]).long().view(2, 32)
     codec = ItemCodec(trained.exact.network, trained.model.parametrization, shape, orders, schedule)

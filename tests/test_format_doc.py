@@ -13,7 +13,7 @@ from ardm.checkpoint import TrainedModel, load_model
 from ardm.codec.coder import Encoder
 from ardm.codec.frequencies import log_scale_range, softmax_weights
 from ardm.codec.items import ItemCodec
-from ardm.codec.plan import steps_of
+from ardm.codec.plan import orders_and_schedule
 from ardm.codec.streams import Streams
 from ardm.codec.symbols import spelling_of
 from ardm.codec.tables import EXPONENTIAL, GROWTH, INVERSE_SCALE, LOGISTIC_TAIL
@@ -53,7 +53,7 @@ def crc_of(numbers, dtype: str) -> str:
 
 def item_codec(trained: TrainedModel) -> ItemCodec:
     coding, model = trained.exact.coding, trained.model
-    steps = steps_of(coding.order, model.shape, coding.schedules[coding.default])
+    steps = orders_and_schedule(coding.order, model.shape, coding.schedules[coding.default])
     return ItemCodec(trained.exact.network, model.parametrization, model.shape, *steps)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ardm.codec.items import BATCHES_AT_A_TIME, ItemCodec
-from ardm.codec.plan import steps_of
+from ardm.codec.plan import orders_and_schedule
 from ardm.codec.symbols import spelling_of
 from ardm.container.options import OrderChoice
 from ardm.depth import BaseDepthMap, DepthMap, absorbing
@@ -72,7 +72,7 @@ def test_items_come_back_whatever_is_given_or_absent_and_however_they_are_batche
     parametrization = PARAMETRIZATIONS[name]
     num_variables = int(np.prod(shape))
     schedule = drawn_schedule(data, parametrization.depth.num_stages, num_variables)
-    codec = codec_for(parametrization, shape, *steps_of(OrderChoice(name=order), shape, schedule))
+    codec = codec_for(parametrization, shape, *orders_and_schedule(OrderChoice(name=order), shape, schedule))
     generator = torch.Generator().manual_seed(data.draw(st.integers(0, 2**32 - 1)))
     x = torch.randint(0, parametrization.depth.num_classes, (num_items, num_variables), generator=generator)
     kinds = torch.randint(0, data.draw(st.sampled_from([1, 3, 6])), x.shape, generator=generator)

@@ -58,8 +58,11 @@ class TrainedModel:
     profile: Profile
     """Loss components measured on held-out data with these weights, or the training average before that."""
     step: int
+    """Training steps behind these weights."""
     data_title: str
+    """What it was trained on, in words."""
     data_fingerprint: str
+    """A hash that tells whether data are those it was trained on, so that only their test split is scored."""
     exact: "ExactPart | None" = None
     """What makes an exact model a codec; None for trained weights."""
 

@@ -241,6 +241,8 @@ class RunConfig:
     train: TrainConfig
     depth: DepthConfig = DepthConfig()
     seed: int = 0
+    initial_data: tuple[str, ...] = ()
+    """Fingerprints of the data that the weights at the start were trained on."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**40:
@@ -297,6 +299,7 @@ class RunConfig:
             train=TrainConfig(**_with_tuples(values["train"])),
             depth=DepthConfig(**values["depth"]),
             seed=values["seed"],
+            initial_data=tuple(values.get("initial_data", ())),
         )
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ardm.checkpoint import TrainedModel, exact_part
 from ardm.codec.items import ItemCodec
-from ardm.codec.plan import CodingPlan, steps_of
+from ardm.codec.plan import CodingPlan, orders_and_schedule
 from ardm.container.options import OrderChoice
 from ardm.exact.network import ExactNetwork, SelfTest
 from ardm.exact.operations import TorchOperations, float_product
@@ -53,8 +53,8 @@ def export_model(
     parametrization, shape = trained.model.parametrization, trained.model.shape
 
     def bits(order: OrderChoice, items: Int[Tensor, "N D"]) -> float:
-        steps = steps_of(order, shape, schedules[default])
-        codec = ItemCodec(network, parametrization, shape, *steps, device=device)
+        coding = orders_and_schedule(order, shape, schedules[default])
+        codec = ItemCodec(network, parametrization, shape, *coding, device=device)
         return float(codec.measure(items, on_batch=on_step).sum())
 
     coding = CodingPlan(order=order or best_order(bits, validation), schedules=schedules, default=default)

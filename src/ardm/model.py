@@ -32,6 +32,7 @@ class ARDM(nn.Module):
 
     `shape` is the shape of an item for the network alone; everywhere else an item is a row of D variables. A
     network that takes other shapes may serve in several models, which share its weights.
+    `depth` tells its classes and stages (`depth.num_classes`), `num_variables` is D.
     """
 
     def __init__(self, network: nn.Module, parametrization: Parametrization, shape: tuple[int, ...]) -> None:

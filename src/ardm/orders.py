@@ -54,7 +54,7 @@ def spaced(shape: Shape, stride: int | None = None) -> Order:
 def strands(num_variables: int, length: int) -> Order:
     """Strands of so many variables in a row that grow side by side: 0, k, 2k, ..., then 1, k+1, ..., for length k.
 
-    With as many calls as a strand is long, each call adds one variable to every strand (see `strand_schedule`).
+    With as many calls as a strand is long, each call adds one variable to every strand (see `schedule.in_strands`).
     """
     return spaced((num_variables,), length)
 
@@ -130,7 +130,7 @@ def _splitmix64(x: UInt64[np.ndarray, "N"]) -> UInt64[np.ndarray, "N"]:
 
 
 LEAST_STRAND = 10
-"""Shorter strands are not trained for: they would need many at once."""
+"""The shortest strands that are trained for: fewer calls for an item would lose too much anyway."""
 
 NAMED_ORDERS: dict[str, Callable[[Shape], Order]] = {
     "raster": raster,
@@ -141,10 +141,10 @@ NAMED_ORDERS: dict[str, Callable[[Shape], Order]] = {
 }
 """Orders that a name alone determines (the command line adds `random`: a fresh one for each item)."""
 
-ORDER_NAMES = (*NAMED_ORDERS, "strands")
-"""All orders that integers alone determine; files number them so, and a new one would go to the end.
+ORDER_NAMES = ("raster", "reverse", "spaced", "halton", "pseudorandom", "strands")
+"""All orders that integers alone determine, by their numbers in files; a new one goes to the end.
 
-Strands are as long as there are calls (see `strand_schedule`).
+Strands are as long as there are calls (see `schedule.in_strands`).
 """
 
 

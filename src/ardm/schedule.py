@@ -123,6 +123,8 @@ def plan_gaps(losses: Losses, num_calls: int, first_step: int, last_step: int) -
     The last steps of the losses would promise too much: they know a few hidden variables among many as scattered, while
     those of a gap have each other for neighbours.
     """
+    if first_step >= last_step:
+        raise ValueError(f"expected a first step before {last_step}, got {first_step}; leave a step to plan")
     own = plan(stretch(losses, last_step - first_step), num_calls)
     starts = tuple(tuple(first_step + start for start in stage) for stage in own.schedule.starts)
     return replace(own, schedule=Schedule(starts=starts, num_steps=last_step))

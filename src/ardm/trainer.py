@@ -1,12 +1,14 @@
 """A run in progress: one optimisation step, one evaluation, and everything that determines how it goes on.
 
-A run is determined by its configuration and its data: the batch, the orders and the steps of training step i
-come from a generator seeded with (seed, i), so a resumed run draws exactly what the uninterrupted one would have.
+A run is determined by its configuration, its data and the weights that it starts from: the batch, the orders and the
+steps of training step i come from a generator seeded with (seed, i), so a resumed run draws exactly what the
+uninterrupted one would have.
 """
 
 import copy
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 from jaxtyping import Int
@@ -52,10 +54,13 @@ class Trainer:
         if trained.exact is not None:
             raise UsageError("an exact model cannot be trained; start from the run that it was exported from")
         if (own.network, own.depth) != (other.network, other.depth):
-            raise UsageError("the model to start from has another network: leave out the flags of the network")
-        classes = (trained.model.depth.num_classes, trained.alphabet, trained.model.shape[2:])
-        if classes != (self.corpus.num_classes, self.corpus.alphabet, self.model.shape[2:]):
-            raise UsageError("the model to start from has other classes or channels than these data")
+            raise UsageError(
+                "the model to start from has another network or base: leave out --width, --base and their like"
+            )
+        before = (trained.model.depth.num_classes, trained.alphabet, trained.model.shape[2:], trained.sample_rate)
+        if before != (self.corpus.num_classes, self.corpus.alphabet, self.model.shape[2:], self.corpus.sample_rate):
+            raise UsageError("the model to start from has other classes, channels or samples a second than these data")
+        self.config = replace(own, initial_data=(*other.initial_data, trained.data_fingerprint))
         with torch.no_grad():
             for model in (self.model, self.averaged):
                 for parameter, value in zip(model.parameters(), trained.model.parameters(), strict=True):

@@ -18,7 +18,7 @@ from ardm.bench.training import synchronize
 from ardm.checkpoint import TrainedModel
 from ardm.codec.canvases import BATCH_VARIABLES, Batching
 from ardm.codec.items import ItemCodec
-from ardm.codec.plan import steps_of
+from ardm.codec.plan import orders_and_schedule
 from ardm.codec.windows import cut, windows
 from ardm.compression.contents import (
     Content,
@@ -165,10 +165,10 @@ def _our_codec(trained: TrainedModel, number: int, batch_size: int | None) -> Ou
     coding, model = trained.exact.coding, trained.model
     network, schedule = TimedNetwork(trained.exact.network), coding.schedules[number]
     device = next(network.buffers()).device
-    steps = steps_of(coding.order, model.shape, schedule)
+    orders, schedule = orders_and_schedule(coding.order, model.shape, schedule)
     return OurCodec(
         codec=ContentCodec(replace(trained, exact=replace(trained.exact, network=network))),
-        item_codec=ItemCodec(network, model.parametrization, model.shape, *steps, device=device),
+        item_codec=ItemCodec(network, model.parametrization, model.shape, orders, schedule, device=device),
         network=network,
         shape=model.shape,
         is_text=trained.alphabet is not None and trained.alphabet.characters is not None,

@@ -126,7 +126,8 @@ class Caller:
 
     def mask(self, groups: Sequence[Group], context: Context) -> Bool[Tensor, "B D"]:
         """The variables that are revealed when a group is coded, for one group of each item."""
-        stage, start = (self.tensor([getattr(group, name) for group in groups]) for name in ("stage", "start"))
+        stage = self.tensor([group.stage for group in groups])
+        start = self.tensor([group.start for group in groups])
         return ((self._ranks[stage] < start[:, None]) & ~context.absent) | context.given
 
     def call(self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], groups: Sequence[Group]) -> Rows:

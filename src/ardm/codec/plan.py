@@ -62,8 +62,13 @@ class CodingPlan:
         return cls(order=order, schedules=schedules, default=values["default"])
 
 
-def steps_of(choice: OrderChoice, shape: Shape, schedule: Schedule) -> tuple[Int[np.ndarray, "S D"], Schedule]:
-    """The orders of a shape that a choice means, one for each stage, and the schedule, which strands shift a little."""
+def orders_and_schedule(
+    choice: OrderChoice, shape: Shape, schedule: Schedule
+) -> tuple[Int[np.ndarray, "S D"], Schedule]:
+    """The orders of a shape that a choice means, one for each stage, and the schedule in them.
+
+    Strands keep only the numbers of calls of a schedule.
+    """
     if choice.name == "strands":
         return in_strands(schedule)
     order = pseudorandom(shape, choice.seed) if choice.name == "pseudorandom" else NAMED_ORDERS[choice.name](shape)

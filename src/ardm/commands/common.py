@@ -130,19 +130,19 @@ def measured_losses(trained: "TrainedModel") -> "tuple[np.ndarray, np.ndarray]":
     return profile.bits.cpu().numpy(), profile.counts.cpu().numpy()
 
 
-def make_steps(
+def make_orders_and_schedule(
     name: OrderName, schedule: "Schedule", num_items: int, shape: tuple[int, ...], generator: "torch.Generator"
 ) -> "tuple[Tensor, Schedule]":
     """Orders (N, S, D), fresh random ones for each item and stage or a named one for all, and the schedule in them."""
     import torch
 
-    from ardm.codec.plan import steps_of
+    from ardm.codec.plan import orders_and_schedule
     from ardm.container.options import OrderChoice
     from ardm.orders import random_stage_orders
 
     if name == "random":
         return random_stage_orders(num_items, schedule.num_stages, math.prod(shape), generator), schedule
-    orders, schedule = steps_of(OrderChoice(name=name), shape, schedule)
+    orders, schedule = orders_and_schedule(OrderChoice(name=name), shape, schedule)
     return torch.from_numpy(orders).to(generator.device).expand(num_items, -1, -1), schedule
 
 
@@ -160,7 +160,8 @@ def items_to_score(
 
     corpus = medium_of(trained).corpus(path)
     if split is None:
-        split = "test" if corpus.is_published or corpus.fingerprint == trained.data_fingerprint else "all"
+        seen = (trained.data_fingerprint, *trained.config.initial_data)
+        split = "test" if corpus.is_published or corpus.fingerprint in seen else "all"
     items = corpus.items(split, trained.model.shape)
     count = len(items) if limit is None else min(limit, len(items))
     chosen = items[np.arange(count) * len(items) // count]

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from ardm.commands.compress import boxed_suffixes
+from ardm.demo import COMPRESSED, REPORT, RESTORED
 from ardm.errors import UsageError
 from ardm.files import check_writable_folder, write_file
 from ardm.output import to_json
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
 
 MODELS = ("images", "text", "audio")
 """In the box, as they are shown in turn."""
-REPORT = "report.html"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,7 @@ class Demo:
     examples: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Small images, texts (.txt) and 16-bit sounds to show it with; by default those of the repository."""
     force: bool = False
-    """Replace a report that is there."""
+    """Replace the report and the files of an earlier demo."""
     seed: int = 0
     device: str | None = None
     json: bool = False
@@ -66,11 +67,12 @@ class Demo:
 
     def _check(self) -> None:
         check_writable_folder(self.output)
-        if (self.output / REPORT).exists() and not self.force:
-            raise UsageError(f"{self.output / REPORT} is there already; --force replaces it and the files beside it")
+        for name in () if self.force else (REPORT, COMPRESSED, RESTORED):
+            if (self.output / name).exists():
+                raise UsageError(f"{self.output / name} is there already; --force replaces what the demo writes")
 
 
-def _telling() -> Any:
+def _telling() -> Callable[[str], None]:
     started = time.monotonic()
     return lambda line: print(f"{time.monotonic() - started:4.0f} s  {line}", file=sys.stderr, flush=True)
 

@@ -12,8 +12,8 @@ from ardm.commands.common import (
     ScheduleName,
     items_to_score,
     load,
+    make_orders_and_schedule,
     make_schedule,
-    make_steps,
     progress,
     require_positive,
 )
@@ -46,7 +46,8 @@ class Evaluate:
     calls: int | None = None
     """Network calls for an item; by default one for each variable."""
     schedule: ScheduleName = "planned"
-    """How --calls are spread over the steps. A plan suits random and spread-out orders; raster groups cost more."""
+    """How --calls are spread over the steps. A plan suits random and spread-out orders; raster groups cost more, and
+    strands have no use for one: each call takes a variable of every strand."""
     split: Literal["train", "valid", "test", "all"] | None = None
     """By default the test split of a published set or of the data the model was trained on, and all of any other."""
     items: int | None = 1000
@@ -103,16 +104,23 @@ class Evaluate:
                 write_profile(self.profile, result.profile.observed_bits().cpu().numpy())
             return result
         schedule = make_schedule(trained, self.calls, self.schedule)
-        kind = f"{self.schedule} schedule, {schedule.num_calls} calls" if self.calls else "one variable a call"
+        kind = self._kind(schedule.num_calls)
         with progress("calls", schedule.num_calls * len(x)) as advance:
             if self.order == "random":
                 name = f"bound over random orders, {kind}"
                 bits = schedule_bits_bound(model, x, schedule, generator, batch_size=self.batch_size, on_batch=advance)
             else:
                 name = f"exact, {self.order} order, {kind}"
-                orders, schedule = make_steps(self.order, schedule, len(x), model.shape, generator)
+                orders, schedule = make_orders_and_schedule(self.order, schedule, len(x), model.shape, generator)
                 bits = exact_bits(model, x, orders, schedule, batch_size=self.batch_size, on_batch=advance)
         return mean_bits(bits, model.num_variables, name, is_exact=self.order != "random")
+
+    def _kind(self, num_calls: int) -> str:
+        """How calls are spread, in words."""
+        if self.calls is None:
+            return "one variable a call"
+        how = "" if self.order == "strands" else f"{self.schedule} schedule, "
+        return f"{how}{num_calls} calls"
 
 
 PROFILE_SUFFIXES = (".npy", ".json")

@@ -35,7 +35,8 @@ class Report:
     """The budgets; by default 250 100 50 20 10 for text, 3072 500 100 50 for images, 1000 500 100 50 for each stage of
     sound."""
     orders: tuple[NamedOrder, ...] | None = None
-    """Orders to score exactly, one variable a call; by default all for text, three for images and none for sound."""
+    """Orders to score exactly, one variable a call; by default all but strands for text, three for images, none for
+    sound."""
     passes: int = 16
     """Single steps of each item that the bound with one variable a call is estimated from."""
     schedules: tuple[ScheduleName, ...] = ("planned", "cosine", "uniform")

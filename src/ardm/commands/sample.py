@@ -12,8 +12,8 @@ from ardm.commands.common import (
     OutputPath,
     ScheduleName,
     load,
+    make_orders_and_schedule,
     make_schedule,
-    make_steps,
     progress,
     require_positive,
 )
@@ -82,8 +82,6 @@ class SamplerFlags:
         if self.top_p < 1 and isinstance(model.parametrization, LogisticMixtureParametrization):
             raise UsageError("top-p needs a list of classes, which mixtures of logistics have not; use --temperature")
         generator = torch.Generator(device).manual_seed(self.seed)
-        if gaps is not None and self.order == "strands":
-            raise UsageError("strands are an order of whole items; gaps are filled in any other --order")
         first = int(gaps.known.sum()) if gaps else 0
         length = gaps.length if gaps else model.num_variables
         last = length if model.num_stages == 1 else model.num_variables
@@ -114,7 +112,7 @@ class SamplerFlags:
         from ardm.sample import sample_chain
 
         model = trained.model
-        orders, schedule = make_steps(self.order, schedule, count, model.shape, generator)
+        orders, schedule = make_orders_and_schedule(self.order, schedule, count, model.shape, generator)
         given = None if gaps is None else gaps.given(count, orders.device)
         orders = orders if gaps is None else gaps.sorted(orders)
         chain = sample_chain(
@@ -167,6 +165,12 @@ class Infill(SamplerFlags):
     """What to fill. Text: a character that marks each gap (by default _), or ranges of positions such as 10:20,35:40
     (from 0). Images: a rectangle LEFT,TOP,RIGHT,BOTTOM in pixels, or a mask image, white where to fill; by default the
     image's transparent pixels. Sound: ranges of time in seconds such as 0.25:0.5."""
+
+    def check(self) -> None:
+        """A usage error for flags that make no sense."""
+        super().check()
+        if self.order == "strands":
+            raise UsageError("strands are an order of whole items; gaps are filled in any other --order")
 
     def run(self) -> None:
         """Infill and show."""

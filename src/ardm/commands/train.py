@@ -49,7 +49,7 @@ class Train:
     """Continue from the folder's last checkpoint, if there is one."""
     init: Path | None = None
     """Start from the weights of this run or model file, and with its network, instead of from random weights: to go on
-    with other data or rates."""
+    with other data or learning rates. A run that is resumed has started already."""
     steps: int | None = None
     """Training steps; a resumed run may be given more."""
     minutes: float | None = None
@@ -81,7 +81,7 @@ class Train:
     muon_rate: float | None = None
     """Peak rate of Muon, which trains the matrices inside blocks."""
     weight_decay: float | None = None
-    """Each step, weights shrink by this part of the rate."""
+    """Each step, weights shrink by this times the learning rate."""
     warmup_steps: int | None = None
     """Steps over which the rates rise."""
     order: NamedOrder | None = None
@@ -138,8 +138,8 @@ class Train:
             run_with_progress(trainer, self.out, self.minutes)
 
     def _config(self) -> "RunConfig":
+        config = self._base_config()
         try:
-            config = self._base_config()
             return replace(
                 config,
                 **_given(seed=self.seed),
@@ -160,7 +160,10 @@ class Train:
         saved = read_config(self.out) if self.resume else None
         if saved is None and self.init is not None:
             initial = load_model(self.init).config
-            return replace(PRESETS[self.preset](), network=initial.network, depth=initial.depth)
+            try:
+                return replace(PRESETS[self.preset](), network=initial.network, depth=initial.depth)
+            except ValueError as error:
+                raise UsageError(f"{self.init} cannot be started from with the preset {self.preset}: {error}") from None
         if saved is None:
             return PRESETS[self.preset]()
         if saved.preset != self.preset:

@@ -9,7 +9,7 @@ from jaxtyping import Float64
 from ardm.checkpoint import TrainedModel
 from ardm.codec.canvases import Batching, CanvasCodec
 from ardm.codec.items import ItemCodec
-from ardm.codec.plan import steps_of
+from ardm.codec.plan import orders_and_schedule
 from ardm.codec.windows import Canvas, num_bundles
 from ardm.compression.contents import Content
 from ardm.compression.media import layout_of, own_fields
@@ -152,8 +152,8 @@ class ContentCodec:
 
     def _item_codec(self, options: Options, schedule: Schedule) -> ItemCodec:
         network, parametrization = self._exact.network, self._model.parametrization
-        steps = steps_of(options.order or self._exact.coding.order, self._shape, schedule)
-        return ItemCodec(network, parametrization, self._shape, *steps, device=self._device)
+        coding = orders_and_schedule(options.order or self._exact.coding.order, self._shape, schedule)
+        return ItemCodec(network, parametrization, self._shape, *coding, device=self._device)
 
     def _schedule(self, options: Options) -> Schedule:
         coding = self._exact.coding

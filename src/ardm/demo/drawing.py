@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Int, UInt8
 from torch import Tensor
 
-from ardm.codec.plan import steps_of
+from ardm.codec.plan import orders_and_schedule
 from ardm.compression.contents import pixels_of
 from ardm.container.options import OrderChoice
 from ardm.data.alphabet import Alphabet
@@ -65,9 +65,9 @@ class Filled:
 def draw(exhibit: Exhibit, num_samples: int, num_states: int, seed: int) -> Drawn:
     """Samples from nothing, in the order and with the calls that the model codes with."""
     shape = exhibit.served.trained.model.shape
-    orders, schedule = steps_of(exhibit.exact.coding.order, shape, exhibit.schedule)
-    steps = torch.from_numpy(orders).to(exhibit.served.device).expand(num_samples, -1, -1)
-    return _chain(exhibit, shape, steps, schedule, None, num_states, seed)
+    orders, schedule = orders_and_schedule(exhibit.exact.coding.order, shape, exhibit.schedule)
+    own = torch.from_numpy(orders).to(exhibit.served.device).expand(num_samples, -1, -1)
+    return _chain(exhibit, shape, own, schedule, None, num_states, seed)
 
 
 def fill(exhibit: Exhibit, gaps: GappedItem, num_samples: int, seed: int) -> Drawn:
@@ -75,10 +75,10 @@ def fill(exhibit: Exhibit, gaps: GappedItem, num_samples: int, seed: int) -> Dra
     served, num_variables = exhibit.served, len(gaps.values)
     last = gaps.length if served.trained.model.num_stages == 1 else num_variables
     schedule = served.schedule(GAP_CALLS, int(gaps.known.sum()), last)
-    orders, _ = steps_of(GAP_ORDER, gaps.shape, schedule)
-    steps = torch.from_numpy(orders).to(served.device).expand(num_samples, -1, -1)
+    orders, _ = orders_and_schedule(GAP_ORDER, gaps.shape, schedule)
+    own = torch.from_numpy(orders).to(served.device).expand(num_samples, -1, -1)
     given = gaps.given(num_samples, served.device)
-    return _chain(exhibit, gaps.shape, gaps.sorted(steps), schedule, given, 1, seed)
+    return _chain(exhibit, gaps.shape, gaps.sorted(own), schedule, given, 1, seed)
 
 
 def _chain(

@@ -87,7 +87,7 @@ def _plans(show: Show) -> str:
     text = (
         "The less is known, the more bits a value takes: the loss of each step, on average over random orders. Values "
         "that share a call do not see each other and pay what the first of them does. The planner chooses the calls so "
-        "that the least is lost."
+        "that the least is lost in random orders; a model may code in another order, which costs it less."
     )
     drawings = [drawing for part in show.parts if (drawing := _plan(part))]
     return section("Losses and schedules", paragraph(text), *drawings) if drawings else ""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ardm.demo import COMPRESSED, RESTORED
 from ardm.demo.coding import (
     CodedExample,
     PlaceBits,
@@ -85,9 +86,9 @@ def run_part(exhibit: Exhibit, folder: Path, seed: int, say: Say) -> Part:
 def _code(exhibit: Exhibit, folder: Path, say: Say) -> list[CodedExample]:
     names = ", ".join(example.path.name for example in exhibit.examples)
     say(f"{exhibit.name}: compressing {names}")
-    compressed = compress_examples(exhibit, folder / "compressed")
+    compressed = compress_examples(exhibit, folder / COMPRESSED)
     say(f"{exhibit.name}: restoring and comparing")
-    restored = restore_examples(exhibit, compressed, folder / "restored")
+    restored = restore_examples(exhibit, compressed, folder / RESTORED)
     say(f"{exhibit.name}: timing other codecs")
     return [compare(exhibit, *one) for one in zip(exhibit.examples, compressed, restored, strict=True)]
 
@@ -102,6 +103,6 @@ def _fill(exhibit: Exhibit, seed: int, say: Say) -> list[Filled]:
 
 
 def promised(exhibit: Exhibit) -> Plan | None:
-    """The best schedule of as many calls as are made for an item, from the profile."""
+    """The best schedule of as many calls as are made for an item, in random orders, from the profile."""
     losses = exhibit.served.losses
     return None if losses is None else plan(losses, exhibit.schedule.num_calls)

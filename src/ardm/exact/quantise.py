@@ -1,6 +1,6 @@
 """From a trained network to an exact one: units of activations from what they reach on real items.
 
-Nothing is trained: weights are rounded for each output, activations for each channel, to units that share the loss.
+Nothing is trained: weights are rounded for each output, activations for each channel.
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ FINEST_STREAM = 8
 NORM_QUANTILE = 0.99995
 """The part of a norm's values that is not clamped."""
 CHANNEL_QUANTILE = 0.9999
-"""The part of the values of a channel that is not clamped."""
+"""The part of the values of a channel that its peak is not below."""
 PARTS = ("query", "key", "value")
 QUERY_UNITS = 2.0**16
 """The largest query or key, before it is normalised."""

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ardm.codec.plan import steps_of
+from ardm.codec.plan import orders_and_schedule
 from ardm.container.options import OrderChoice
 from ardm.likelihood import Bound, Estimate, bound, exact_bits, mean_bits, schedule_bits_bound
 from ardm.model import ARDM
@@ -84,10 +84,10 @@ class CallsReport:
 
     def exact(self, order: str, name: str, schedule: Schedule) -> Row:
         """The exact bits of a named order and a schedule."""
-        steps, schedule = steps_of(OrderChoice(name=order), self.model.shape, schedule)
-        orders = torch.from_numpy(steps).to(self.x.device).expand(len(self.x), -1, -1)
+        own, schedule = orders_and_schedule(OrderChoice(name=order), self.model.shape, schedule)
+        orders = torch.from_numpy(own).to(self.x.device).expand(len(self.x), -1, -1)
         bits = exact_bits(self.model, self.x, orders, schedule, batch_size=self.batch_size, on_batch=self.advance)
-        return self._row(order, name, schedule, bits)
+        return self._row(order, "one of each strand" if order == "strands" else name, schedule, bits)
 
     def _row(self, order: str, name: str, schedule: Schedule, bits: Float[Tensor, "N"]) -> Row:
         words = f"{order} order, {name} schedule, {schedule.num_calls} calls"

@@ -114,11 +114,14 @@ class Served:
         return plan_gaps(self.losses, num_calls, first, last).bits
 
     def coding_budgets(self) -> list[Budget]:
-        """The schedules that the codec has, with the expected bits of a window; none for trained weights."""
+        """The schedules that the codec has, with the expected bits of a window; none for trained weights.
+
+        The profile is one of random orders, and says nothing of strands.
+        """
         if self.trained.exact is None:
             return []
         schedules = self.trained.exact.coding.schedules
-        losses = self.losses
+        losses = None if self.trained.exact.coding.order.name == "strands" else self.losses
         bits = [None if losses is None else schedule_bits(losses, schedule) for schedule in schedules]
         return [Budget(calls=s.num_calls, bits=b) for s, b in zip(schedules, bits, strict=True)]
 
