@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 import ardm
+from ardm import pretrained
 from ardm.checkpoint import save_model
 from ardm.cli import main
 from ardm.compression import modelled
@@ -451,7 +452,8 @@ class TestCompress:
                 assert status == expected
                 assert message in error
 
-    def test_usage(self, models, images, tmp_path, capsys):
+    def test_usage(self, models, images, tmp_path, capsys, monkeypatch):
+        monkeypatch.setattr(pretrained, "FOLDER", tmp_path / "box")  # an empty one
         one, colour = str(images / "a.png"), models["colour"]
         folder = tmp_path / "x.ardm"
         folder.mkdir()
