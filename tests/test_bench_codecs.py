@@ -182,7 +182,7 @@ def test_every_codec_gets_the_same_items(monkeypatch):
     config = tiny_config()
     corpus = random_corpus(config)
     rivals = [Watching(name="first"), Watching(name="second")]
-    monkeypatch.setattr("ardm.bench.codecs.rivals_for", lambda media, items: [Watching(name="other")])
+    monkeypatch.setattr("ardm.bench.codecs.rivals_for", lambda media, items, has_training: [Watching(name="other")])
     flags = {"num_items": 3, "split": "valid", "seed": 1}
     names = [row.name for row in run_codec_benchmark(corpus, config.data.shape, rivals, **flags)]
     assert names == ["first", "second", "other"]

@@ -19,8 +19,7 @@ from ardm.bench.codecs import NetworkCodec, time_codec
 from ardm.bench.items import is_same
 from ardm.bench.ours import TimedNetwork, our_codecs
 from ardm.checkpoint import load_model
-from ardm.data.audio import Clip
-from ardm.data.sound_files import write_wav
+from ardm.data.sound_files import Recording, write_wav
 from ardm.errors import UsageError
 from tiny_exact import KINDS, tiny_exact
 
@@ -34,7 +33,7 @@ def golden_items(kind: str) -> list:
     if kind in ("colour", "grey"):
         return [value.reshape(9, 17, -1)] * 4
     if kind == "sound":
-        return [Clip(samples=part, rate=8000) for part in value[:80].reshape(4, 20)]
+        return [Recording(frames=part, rate=8000) for part in value[:80].reshape(4, 20, 1)]
     parts = [value[start : start + 16] for start in range(0, 64, 16)]
     return [part.encode() for part in parts] if kind == "text" else parts
 
@@ -169,7 +168,7 @@ def test_the_command_prints_json(pictures, capsys):
 
 
 def test_the_command_compares_sounds(tmp_path, capsys):
-    samples = np.concatenate([clip.samples for clip in golden_items("sound")])
+    samples = np.concatenate([clip.frames[:, 0] for clip in golden_items("sound")])
     for number in range(3):
         write_wav(tmp_path / f"{number}.wav", samples, 16_000)
     rows = json.loads(bench(capsys, "sound", tmp_path, "--items", "2", "--json"))

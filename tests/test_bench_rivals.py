@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import shutil
 import sys
 from dataclasses import replace
@@ -14,15 +15,15 @@ from hypothesis import strategies as st
 
 from ardm.bench.codecs import time_codec
 from ardm.bench.items import spread_items, training_items
-from ardm.bench.rivals import rivals_for
+from ardm.bench.rivals import rivals_for, suited
 from ardm.bench.rivals.images import PNG, WEBP
 from ardm.bench.rivals.ppmd import Ppmd
 from ardm.bench.rivals.rival import Rival
 from ardm.bench.rivals.sound import SoundfileFlac
 from ardm.bench.rivals.text import Brotli, Deflate, Zstandard
 from ardm.bench.rivals.tools import FLAC, FLIF, JPEG_XL, WAVPACK, Tool
-from ardm.data.audio import Clip
 from ardm.data.cifar10 import load_cifar10
+from ardm.data.sound_files import Recording
 from ardm.data.text import load_text8
 
 ITEMS = [b"one", b"two", b"three"]
@@ -41,11 +42,16 @@ def images(channels: int) -> list[np.ndarray]:
     return list(generator.integers(0, 256, (2, 5, 7, channels), dtype=np.uint8))
 
 
-def clips() -> list[Clip]:
+def clips() -> list[Recording]:
     generator = np.random.default_rng(0)
     noise = generator.integers(-(2**15), 2**15, 4000).astype(np.int16)
     tone = (9000 * np.sin(np.arange(5000) / 20)).astype(np.int16)
-    return [Clip(samples=noise, rate=16_000), Clip(samples=tone, rate=8_000)]
+    stereo = np.stack([noise[:1000], noise[1000:2000]], axis=1)
+    return [
+        Recording(frames=noise[:, None], rate=16_000),
+        Recording(frames=tone[:, None], rate=8_000),
+        Recording(frames=stereo, rate=44_100),
+    ]
 
 
 def check_restored(rival, items, media, training=()):
@@ -56,10 +62,17 @@ def check_restored(rival, items, media, training=()):
     return row
 
 
-@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
 @pytest.mark.parametrize("rival", [PNG, WEBP, JPEG_XL, FLIF], ids=lambda rival: rival.name)
 def test_image_rivals(rival, channels):
-    check_restored(rival, images(channels), "images")
+    items = images(channels)
+    (rival,) = suited([rival], items)
+    check_restored(rival, items, "images")
+
+
+def test_webp_may_leave_out_an_opaque_alpha():
+    items = [np.dstack([pixels, np.full(pixels.shape[:2], 255, np.uint8)]) for pixels in images(3)]
+    check_restored(WEBP, items, "images")
 
 
 def test_a_lossy_setting_is_found_out():
@@ -70,7 +83,7 @@ def test_a_lossy_setting_is_found_out():
 @pytest.mark.parametrize("rival", [SoundfileFlac(), FLAC, WAVPACK], ids=lambda rival: rival.name)
 def test_audio_rivals(rival):
     row = check_restored(rival, clips(), "audio")
-    assert row.num_variables == 9000
+    assert row.num_variables == 11_000
 
 
 @pytest.mark.parametrize(
@@ -79,6 +92,12 @@ def test_audio_rivals(rival):
 def test_text_rivals(rival):
     items = [*words(5, seed=1), b"", "é€".encode(), bytes(range(256))]
     check_restored(rival, items, "bytes", words(2000))
+
+
+@pytest.mark.parametrize("rival", rivals_for("text", words(2), has_training=False), ids=lambda rival: rival.name)
+def test_text_rivals_without_training(rival):
+    assert not re.search("trained|primed", rival.name)
+    check_restored(rival, words(5), "text")
 
 
 @pytest.mark.parametrize(

@@ -353,6 +353,7 @@ BAD_FLAGS = [
     ["train", "text", "--data", "x", "--out", "y", "--batch-size", "-3"],
     ["train", "text", "--data", "x", "--out", "y", "--width", "33"],
     ["train", "text", "--data", "x", "--out", "y", "--order-fraction", "0.5"],
+    ["train", "text", "--data", "x", "--out", "y", "--order", "raster", "--order-share", "1.5"],
     ["train", "images", "--data", "x", "--out", "y", "--head-width", "8"],
     ["train", "text", "--data", "x", "--out", "y", "--learning-rate", "-1"],
     ["train", "text", "--data", "x", "--out", "y", "--parametrization", "direct"],

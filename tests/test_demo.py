@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import re
+import shutil
 import wave
 from contextlib import contextmanager
 from functools import cache
@@ -235,6 +236,17 @@ def test_json(box, examples, tmp_path, capsys):
     size = (tmp_path / "out" / "compressed" / f"{IMAGE}.ardm").stat().st_size
     assert (first["file"], first["codecs"][0]["bytes"]) == (IMAGE, size)
     assert first["codecs"][0]["bits_per_variable"] == 8 * size / (11 * 19 * 3)
+
+
+def test_json_has_what_is_missing(box, examples, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    (box / "text.model").unlink()
+    assert main(["demo", "-o", str(tmp_path / "out"), "--examples", str(examples), "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert [note for note in values["notes"] if note.startswith("JPEG XL")] == [
+        "JPEG XL (cjxl -d 0 -e 9 -E 3 -I 100): not installed: apt-get install libjxl-tools"
+    ]
+    assert values["left_out"] == ["text left out: the box has no model of this name"]
 
 
 def test_a_report_is_replaced_only_by_force(box, examples, tmp_path, capsys):

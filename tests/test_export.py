@@ -57,7 +57,7 @@ def test_an_exact_model_scores_samples_infills_and_plans(run, capsys):
     assert "the" in output(capsys, "infill", run / "exact", "the c__ sat", "-n", "2")
     assert "lost" in output(capsys, "plan", run / "exact", "--calls", "8")
     facts = json.loads(output(capsys, "info", run / "exact", "--json"))
-    assert facts["calls"] == 5  # the largest planned number within the budget of 8
+    assert facts["calls"] == 8
 
 
 def test_coded_bits_are_those_of_the_exact_network(run):
@@ -74,8 +74,15 @@ def test_coded_bits_are_those_of_the_exact_network(run):
 
 
 def test_schedules_rise_to_one_call_a_variable(run):
-    schedules = make_schedules(planning_losses(load_model(run / "run")))
-    assert [s.num_calls for s in schedules] == [5, 10, 20, 30, 32]
+    losses = planning_losses(load_model(run / "run"))
+    for num_calls, expected in [
+        (8, [5, 8, 10, 20, 30, 32]),
+        (10, [5, 10, 20, 30, 32]),
+        (1, [1, 5, 10, 20, 30, 32]),
+        (33, [5, 10, 20, 30, 32]),
+    ]:
+        assert [s.num_calls for s in make_schedules(losses, num_calls)] == expected
+    assert [s.num_calls for s in make_schedules(losses.reshape(2, 16), 1)] == [5, 10, 20, 30, 32]
 
 
 def test_bad_input(run, capsys, tmp_path):
@@ -87,10 +94,17 @@ def test_bad_input(run, capsys, tmp_path):
     fails(capsys, 2, "does not say where its data lies; give it with --data", "export", lost, "-o", tmp_path / "x")
     (lost / "data.txt").write_text(str(tmp_path / "gone") + "\n")
     fails(capsys, 1, "gone", "export", lost, "-o", tmp_path / "x")
-    fails(capsys, 2, "give an exact model and data", "bench", "codec")
+    fails(capsys, 2, "give an exact model and files or data", "bench", "codec")
     data = ["--data", run / "text.txt"]
     fails(capsys, 2, "make an exact model of it", "bench", "codec", "--model", run / "run", *data)
     assert not (tmp_path / "x").exists()
+
+
+def test_fewer_calls_than_stages_are_refused(run, capsys, tmp_path):
+    flags = ["--data", str(run / "text.txt"), "--out", str(tmp_path / "run"), "--steps", "1", "--base", "4", *SMALL]
+    assert main(["train", "text", *flags]) == 0
+    wrong = "export", tmp_path / "run", "-o", tmp_path / "x", "--calls", "1"
+    fails(capsys, 2, "--calls must be at least 2, one for each stage; got 1", *wrong)
 
 
 def test_bench_codec(run, capsys):

@@ -146,6 +146,11 @@ class TestOneStage:
         assert lost == sorted(lost, reverse=True)
         assert lost[-1] == 0.0
 
+    def test_lost_bits_are_also_told_as_a_share(self):
+        planned = plan(np.array([4.0, 3.0, 2.0, 1.0]), 2)
+        assert planned.lost_share == planned.lost_bits / planned.full_bits == 0.2
+        assert plan(np.zeros(3), 2).lost_share == 0.0
+
     def test_costs_are_convex_in_the_budget(self):
         assert np.diff(every_budget(synthetic_profile(300, 5)).bits, 2).min() > -1e-9
 

@@ -249,7 +249,9 @@ class TestFill:
 
     def test_texts_from_nothing(self, client):
         assert all(len(text) == 16 for text in result(client, "/api/fill", fill_values("text", text=""))["texts"])
-        assert all(len(text) == 3 for text in result(client, "/api/fill", fill_values("text", text="___"))["texts"])
+        filled = result(client, "/api/fill", fill_values("text", text="___", samples=9))
+        assert all(len(text) == 3 and "_" not in text for text in filled["texts"])
+        assert all(bit > 0 for bits in filled["bits"] for bit in bits)
         assert all(len(text) == 5 for text in result(client, "/api/fill", fill_values("staged", text="ab_cd"))["texts"])
         assert result(client, "/api/fill", fill_values("bytes", text="a_c"))["texts"][0][0] == "a"
 

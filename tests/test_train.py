@@ -169,6 +169,12 @@ def test_the_last_part_of_a_run_trains_for_an_order(tmp_path, monkeypatch):
     (num_variables,) = config.data.shape
     some = {tuple(strands(num_variables, length).argsort().tolist()) for length in range(1, num_variables + 1)}
     assert set(map(tuple, seen[-1])) <= some
+    trainer = Trainer(replace(config, train=replace(config.train, order_share=0.5)), trainer.corpus, CPU)
+    trainer.step = 6
+    trainer.train_step()
+    half = config.train.batch_size // 2
+    assert seen[-1][:half] == [rank] * half
+    assert all(sorted(other) == sorted(rank) != other != rank for other in seen[-1][half:])
     with pytest.raises(ValueError, match="the order must be one of raster, .*, got zigzag"):
         replace(config.train, order="zigzag")
 

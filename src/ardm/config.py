@@ -194,6 +194,8 @@ class TrainConfig:
     """An order by its name, to code in: the last part of the steps trains for it instead of for random orders."""
     order_fraction: float = 0.5
     """That part, if there is an order."""
+    order_share: float = 1.0
+    """The share of items that take the order then; the others keep random ones."""
     profile_momentum: float = 0.95
     """Momentum of the moving average of each loss component."""
     eval_items: int = 512
@@ -215,7 +217,7 @@ class TrainConfig:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
         if self.order is not None and self.order not in ORDER_NAMES:
             raise ValueError(f"the order must be one of {', '.join(ORDER_NAMES)}, got {self.order}")
-        for name in ("ema_decay", "profile_momentum", "decay_fraction", "order_fraction"):
+        for name in ("ema_decay", "profile_momentum", "decay_fraction", "order_fraction", "order_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must lie in [0, 1], got {getattr(self, name)}")
 

@@ -27,7 +27,7 @@ CALIBRATION_BATCH = 16
 TEST_ITEMS = 3
 TEST_OUTPUTS = 32
 BUDGETS = (5, 10, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500, 1000, 2000, 5000, 10_000)
-"""Numbers of calls for which an exact model has schedules, as far as they fit, besides one call a variable."""
+"""Numbers of calls for which an exact model has schedules, as far as they fit, besides its own and one a variable."""
 PSEUDORANDOM_SEEDS = 4
 """Random orders that are tried."""
 OnStep = Callable[[int], None]
@@ -48,7 +48,7 @@ def export_model(
     device = next(trained.model.parameters()).device
     generator = torch.Generator(device).manual_seed(seed)
     network = exact_network(trained, calibration.to(device), generator)
-    schedules = make_schedules(losses)
+    schedules = make_schedules(losses, num_calls)
     default = max(i for i, schedule in enumerate(schedules) if i == 0 or schedule.num_calls <= num_calls)
     parametrization, shape = trained.model.parametrization, trained.model.shape
 
@@ -93,11 +93,11 @@ def candidate_orders() -> list[OrderChoice]:
     return named + [OrderChoice(name="pseudorandom", seed=seed) for seed in range(PSEUDORANDOM_SEEDS)]
 
 
-def make_schedules(losses: Losses) -> tuple[Schedule, ...]:
-    """Planned schedules for rising budgets, and one call a variable at the end."""
+def make_schedules(losses: Losses, num_calls: int) -> tuple[Schedule, ...]:
+    """Planned schedules for rising budgets, `num_calls` among them, and one call a variable at the end."""
     num_stages, num_variables = losses.shape
     most = num_stages * num_variables
-    planned = [plan(losses, calls).schedule for calls in BUDGETS if num_stages <= calls < most]
+    planned = [plan(losses, calls).schedule for calls in sorted({*BUDGETS, num_calls}) if num_stages <= calls < most]
     return (*planned, full_schedule(num_variables, num_stages=num_stages))
 
 

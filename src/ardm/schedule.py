@@ -97,6 +97,11 @@ class Plan:
         """What the schedule costs above one variable a call."""
         return max(0.0, self.bits - self.full_bits)
 
+    @property
+    def lost_share(self) -> float:
+        """The same as a part of `full_bits`; 0 where there are none."""
+        return self.lost_bits / self.full_bits if self.full_bits else 0.0
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BudgetTable:

@@ -23,7 +23,7 @@ from ardm.metrics import Metrics
 from ardm.model import ARDM
 from ardm.objective import Profile, sample_step_loss
 from ardm.optim import Muon, is_hidden_matrix
-from ardm.orders import NAMED_ORDERS, random_strand_ranks, ranks
+from ardm.orders import NAMED_ORDERS, random_orders, random_strand_ranks, ranks
 from ardm.runtime import Runtime
 
 
@@ -84,10 +84,13 @@ class Trainer:
 
     def _ranks(self) -> Int[Tensor, "B D"]:
         """The inverses of the orders that the last part of a run trains for, one for each item of a batch."""
-        num_items = self.config.train.batch_size
+        config, num_variables = self.config.train, self.model.num_variables
+        num_ordered = round(config.order_share * config.batch_size)
         if self._rank is None:
-            return random_strand_ranks(num_items, self.model.num_variables, self._generator)
-        return self._rank.expand(num_items, -1)
+            ordered = random_strand_ranks(num_ordered, num_variables, self._generator)
+        else:
+            ordered = self._rank.expand(num_ordered, -1)
+        return torch.cat([ordered, random_orders(config.batch_size - num_ordered, num_variables, self._generator)])
 
     def _update(self, rate_factor: float) -> None:
         for optimizer in self.optimizers:

@@ -140,14 +140,24 @@ def run_codec_benchmark(
 
     All get the same items, spread over the split (see `spread_items`); rivals learn from the end of the training split.
     """
-    media = media_of(corpus)
     items = spread_items(corpus, split, shape, num_items, seed)
+    training = training_items(corpus, shape, num_training_variables) if others else []
+    return compare(items, media_of(corpus), ours, training, others=others)
+
+
+def compare(
+    items: Sequence[Item],
+    media: Media,
+    ours: Sequence[Rival] = (),
+    training: Sequence[Item] = (),
+    *,
+    others: bool = True,
+) -> Iterator[CodecTiming]:
+    """A row for each of our codecs and, with `others`, for each rival, which learns from the training items if any."""
     for codec in ours:
         yield time_codec(codec, items, [], media)
-    if others:
-        training = training_items(corpus, shape, num_training_variables)
-        for rival in rivals_for(media, items):
-            yield time_codec(rival, items, training, media)
+    for rival in rivals_for(media, items, has_training=bool(training)) if others else ():
+        yield time_codec(rival, items, training, media)
 
 
 def time_codec(rival: Rival, items: Sequence[Item], training: Sequence[Item], media: Media) -> CodecTiming:

@@ -1,5 +1,6 @@
 """Our codec in the benchmark: its files, its ideal bits, and the time that its network takes."""
 
+import itertools
 import math
 import threading
 import time
@@ -13,26 +14,17 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from ardm.bench.codecs import CodedBits
-from ardm.bench.items import Item
+from ardm.bench.items import Item, item_of_content
 from ardm.bench.training import synchronize
 from ardm.checkpoint import TrainedModel
-from ardm.codec.canvases import BATCH_VARIABLES, Batching
+from ardm.codec.canvases import BATCH_VARIABLES, SLAB_VARIABLES, Batching
 from ardm.codec.items import ItemCodec
 from ardm.codec.plan import orders_and_schedule
 from ardm.codec.windows import cut, windows
-from ardm.compression.contents import (
-    Content,
-    bytes_content,
-    frames_of,
-    image_content,
-    pixels_of,
-    sound_content,
-    text_content,
-)
+from ardm.compression.contents import Content, bytes_content, image_content, sound_content, text_content
 from ardm.compression.modelled import ContentCodec, ModelsAtHand, Restored
 from ardm.container.entries import pack
-from ardm.container.fields import ImageFields, SoundFields
-from ardm.data.audio import Clip
+from ardm.data.sound_files import Recording
 from ardm.exact.network import ExactNetwork
 from ardm.orders import Shape
 
@@ -123,25 +115,27 @@ class OurCodec:
         )
 
     def _ideal_bits(self, items: Sequence[Item]) -> Float64[np.ndarray, "N"]:
-        shown = [
+        shown = (
             (number, cut(canvas, window, self.shape))
             for number, item in enumerate(items)
             for canvas in self.codec.lay(self._content(item)).canvases
             for window in windows(canvas.values.shape, self.shape)
-        ]
-        x, given, absent = (
-            torch.from_numpy(np.stack([getattr(part, name) for _, part in shown])) for name in ("x", "given", "absent")
         )
-        bits = self.item_codec.measure(x, given=given, absent=absent, batch_size=self.batch_size)
-        return np.bincount([number for number, _ in shown], bits, minlength=len(items))
+        bits, num_held = np.zeros(len(items)), max(self.batch_size, SLAB_VARIABLES // math.prod(self.shape))
+        while slab := list(itertools.islice(shown, num_held)):
+            parts = ("x", "given", "absent")
+            x, given, absent = (torch.from_numpy(np.stack([getattr(one, part) for _, one in slab])) for part in parts)
+            own = self.item_codec.measure(x, given=given, absent=absent, batch_size=self.batch_size)
+            bits += np.bincount([number for number, _ in slab], own, minlength=len(items))
+        return bits
 
     @property
     def _batching(self) -> Batching:
         return Batching(batch_size=self.batch_size)
 
     def _content(self, item: Item) -> Content:
-        if isinstance(item, Clip):
-            return sound_content(item.samples, item.rate)
+        if isinstance(item, Recording):
+            return sound_content(item.frames, item.rate)
         if isinstance(item, bytes):
             return text_content(item.decode()) if self.is_text else bytes_content(item)
         return image_content(item[:, :, 0] if item.shape[2] == 1 else item)
@@ -182,6 +176,4 @@ def _item(restored: Restored) -> Item:
     """What `OurCodec` was given."""
     if not isinstance(restored, Content):
         raise restored
-    if isinstance(restored.fields, SoundFields):
-        return Clip(samples=frames_of(restored)[:, 0], rate=restored.fields.sample_rate)
-    return pixels_of(restored) if isinstance(restored.fields, ImageFields) else restored.raw
+    return item_of_content(restored)

@@ -1,5 +1,6 @@
 """ardm bench."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,7 +16,9 @@ from ardm.output import to_json
 if TYPE_CHECKING:
     from ardm.bench.codecs import CodecTiming
     from ardm.bench.items import Media
+    from ardm.bench.ours import OurCodec
     from ardm.bench.training import TrainTiming
+    from ardm.checkpoint import TrainedModel
     from ardm.config import RunConfig
     from ardm.runtime import Runtime
 
@@ -27,16 +30,20 @@ class Bench:
     what: Annotated[tyro.conf.Positional[Literal["plan", "train", "call", "codec"]], tyro.conf.arg(metavar="WHAT")]
     """plan: the planner beside the paper's recurrence. train: the training steps of presets, on random
     items. call: one call of their networks. codec: an exact model's codec beside PNG, JPEG XL, PPMd, FLAC, ..."""
+    files: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE...")] = ()
+    """Your own files, folders and patterns, taken whole as by `ardm compress`, one compressed file for each; empty ones
+    are left out (codec)."""
     model: Path | None = None
-    """An exact model (codec)."""
+    """An exact model's file, or its name in the box (codec)."""
     data: Path | None = None
-    """What its test items are from, and what rivals learn from (codec)."""
+    """Instead of files, a data set such as the model was trained on: items of the model's size, and what rivals learn
+    from. A folder without the benchmark that the model is for is taken as files (codec)."""
     calls: tuple[int, ...] = ()
     """Budgets of calls to code with: for each the model's richest schedule within it; by default its own (codec)."""
     items: int = 100
-    """Items, one of each of as many equal stretches of the split (codec)."""
-    split: Literal["test", "valid"] = "test"
-    """Where they are from (codec)."""
+    """Items or files, one of each of as many equal stretches of the split or of all files (codec)."""
+    split: Literal["test", "valid"] | None = None
+    """Where items of a data set are from, by default test (codec)."""
     seed: int | None = None
     """Take random items of the stretches; by default their first ones (codec)."""
     ours_only: bool = False
@@ -63,6 +70,8 @@ class Bench:
 
     def run(self) -> None:
         """Time and print."""
+        if self.files and self.what != "codec":
+            raise UsageError(f"files are for ardm bench codec; ardm bench {self.what} takes none")
         {"plan": self._run_plan, "train": self._run_train, "call": self._run_call, "codec": self._run_codec}[
             self.what
         ]()
@@ -128,26 +137,54 @@ class Bench:
 
     def _codec_benchmark(self) -> "tuple[Media, Iterator[CodecTiming]]":
         """What is coded, and the rows, each measured when its turn comes."""
-        if self.model is None or self.data is None:
-            raise UsageError("give an exact model and data: ardm bench codec --model MODEL --data DIR")
+        if self.model is None or bool(self.files) == (self.data is not None):
+            raise UsageError(
+                "give an exact model and files or data: ardm bench codec --model MODEL FILE... | --data DIR"
+            )
         require_positive(items=self.items, batch_size=self.batch_size, calls=min(self.calls, default=None))
         if self.seed is not None and self.seed < 0:
             raise UsageError(f"--seed must not be negative, got {self.seed}")
-        from ardm.bench.codecs import run_codec_benchmark
-        from ardm.bench.items import media_of
         from ardm.bench.ours import our_codecs
         from ardm.commands.common import load
-        from ardm.media import load_corpus
+        from ardm.media import has_corpus
 
         trained, *_ = load(self.model, self.device)
         ours = our_codecs(trained, self.calls, batch_size=self.batch_size)
-        corpus = load_corpus(trained.config.data, self.data)
+        if self.data is None:
+            return self._files_benchmark(self.files, ours)
+        if has_corpus(trained.config.data, self.data) or not self.data.exists():
+            return self._corpus_benchmark(self.data, trained, ours)
+        benchmark = self._files_benchmark((str(self.data),), ours)
+        print(f"note: {self.data} holds no {trained.config.data.kind}; whole files are coded instead", file=sys.stderr)
+        return benchmark
+
+    def _files_benchmark(
+        self, files: Sequence[str], ours: "Sequence[OurCodec]"
+    ) -> "tuple[Media, Iterator[CodecTiming]]":
+        if self.split is not None:
+            raise UsageError(f"--split is for data sets; files are taken whole, got --split {self.split}")
+        from ardm.bench.codecs import compare
+        from ardm.bench.files import read_files
+        from ardm.bench.items import item_of_content, media_of_content
+
+        contents = read_files(files, ours[0].codec, self.items, self.seed)
+        media = media_of_content(contents[0])
+        return media, compare(list(map(item_of_content, contents)), media, ours, others=not self.ours_only)
+
+    def _corpus_benchmark(
+        self, path: Path, trained: "TrainedModel", ours: "Sequence[OurCodec]"
+    ) -> "tuple[Media, Iterator[CodecTiming]]":
+        from ardm.bench.codecs import run_codec_benchmark
+        from ardm.bench.items import media_of
+        from ardm.media import load_corpus
+
+        corpus = load_corpus(trained.config.data, path)
         rows = run_codec_benchmark(
             corpus,
             trained.model.shape,
             ours,
             num_items=self.items,
-            split=self.split,
+            split=self.split or "test",
             seed=self.seed,
             others=not self.ours_only,
         )

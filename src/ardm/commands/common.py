@@ -77,6 +77,12 @@ def require_positive(**flags: float | int | None) -> None:
             raise UsageError(f"--{name.replace('_', '-')} must be positive, got {value}")
 
 
+def require_a_call_a_stage(num_calls: int, num_stages: int) -> None:
+    """A usage error for fewer calls than stages."""
+    if num_calls < num_stages:
+        raise UsageError(f"--calls must be at least {num_stages}, one for each stage; got {num_calls}")
+
+
 def load(source: Path, device: str | None) -> "tuple[TrainedModel, torch.device, Callable[[], Any]]":
     """The model of a path or a name on the chosen device, the device, and a context in which to call it."""
     from ardm import pretrained
@@ -100,10 +106,9 @@ def make_schedule(
     from ardm import schedule as s
 
     num_stages, num_steps = trained.model.num_stages, last_step or trained.model.num_variables
-    if num_calls is not None and num_calls < num_stages:
-        raise UsageError(f"--calls must be at least {num_stages}, one for each stage; got {num_calls}")
     if num_calls is None:
         return s.full_schedule(num_steps, num_stages=num_stages, first_step=first_step)
+    require_a_call_a_stage(num_calls, num_stages)
     if name == "planned":
         return s.plan_gaps(planning_losses(trained), num_calls, first_step, num_steps).schedule
     make = s.cosine_schedule if name == "cosine" else s.uniform_schedule

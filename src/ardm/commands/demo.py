@@ -56,12 +56,13 @@ class Demo:
             say(line)
         show = run_show(exhibition, self.output, self.seed, say)
         write_file(self.output / REPORT, report_page(show).encode())
-        blocks = blocks_of(show)
+        blocks, notes = blocks_of(show), notes_of(show)
         if self.json:
-            print(to_json({"report": str(self.output / REPORT), "files": list(map(_plain, blocks))}).decode())
+            told = {"left_out": list(show.left_out), "notes": notes}
+            print(to_json({"report": str(self.output / REPORT), "files": list(map(_plain, blocks))} | told).decode())
             return
         print(screen_table(blocks))
-        for note in notes_of(show):
+        for note in notes:
             print(f"note: {note}", file=sys.stderr)
         print(f"All files were restored and are identical. Report: {self.output / REPORT}")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ardm.commands.common import load, planning_losses, progress, require_positive
+from ardm.commands.common import load, planning_losses, progress, require_a_call_a_stage, require_positive
 from ardm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ class Export:
     data: Path | None = None
     """The data that the run was trained on; by default where the run found it."""
     calls: int | None = None
-    """Network calls that the model codes an item with unless told otherwise; by default 100, for sound 500."""
+    """Network calls that the model codes an item with unless told otherwise; by default 100, for sound 500. More than
+    there are variables: one for each."""
     order: str | None = None
     """raster, reverse, spaced, halton, strands or pseudorandom:SEED; by default what codes held-out items best."""
     items: int = 64
@@ -53,11 +54,12 @@ class Export:
         trained, _, _ = load(self.run_folder, self.device)
         if trained.exact is not None:
             raise UsageError(f"{self.run_folder} is an exact model already")
+        calls = self.calls or DEFAULT_CALLS[trained.config.data.medium]
+        require_a_call_a_stage(calls, trained.model.num_stages)
         corpus = load_corpus(trained.config.data, self._data_path())
         shape = trained.model.shape
         train, valid = (torch.from_numpy(corpus.items(split, shape)) for split in ("train", "valid"))
         chosen = valid[: self.valid_items].long()
-        calls = max(self.calls or DEFAULT_CALLS[trained.config.data.medium], trained.model.num_stages)
         with progress("trying orders", 0 if order else calls * num_tried(chosen)) as advance:
             exact = export_model(
                 trained,

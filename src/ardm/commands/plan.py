@@ -87,10 +87,9 @@ def print_plan(result: "SchedulePlan") -> None:
     """The plan for a reader."""
     schedule = result.schedule
     per_dim = result.bits / schedule.num_steps
-    percent = 100 * result.lost_bits / result.full_bits if result.full_bits else 0.0
     print(f"{schedule.num_calls} calls for {schedule.num_stages} stage(s) of {schedule.num_steps} variables")
     print(f"{result.bits:.2f} bits an item ({per_dim:.4f} a variable) against {result.full_bits:.2f} with every call")
-    print(f"{result.lost_bits:.2f} bits ({percent:.2f}%) lost")
+    print(f"{result.lost_bits:.2f} bits ({result.lost_share:.2%}) lost")
     for stage in range(schedule.num_stages):
         sizes = [stop - start for start, stop in schedule.groups(stage)]
         print(f"stage {stage + 1}: {len(sizes)} calls revealing {shortened(sizes)}")

@@ -75,17 +75,16 @@ class SamplerFlags:
         import torch
 
         from ardm.media import medium_of
-        from ardm.media.medium import Samples
+        from ardm.media.medium import Samples, steps_to_fill
         from ardm.parametrizations import LogisticMixtureParametrization
 
         model, medium = trained.model, medium_of(trained)
         if self.top_p < 1 and isinstance(model.parametrization, LogisticMixtureParametrization):
             raise UsageError("top-p needs a list of classes, which mixtures of logistics have not; use --temperature")
         generator = torch.Generator(device).manual_seed(self.seed)
-        first = int(gaps.known.sum()) if gaps else 0
+        steps = steps_to_fill(gaps, model.num_variables, model.num_stages)
+        schedule = make_schedule(trained, self.calls, self.schedule, *steps)
         length = gaps.length if gaps else model.num_variables
-        last = length if model.num_stages == 1 else model.num_variables
-        schedule = make_schedule(trained, self.calls, self.schedule, first, last)
         shown = spread(schedule.num_calls, medium.num_states) if self.chain else [schedule.num_calls - 1]
         batches = [min(self.batch_size, self.n - done) for done in range(0, self.n, self.batch_size)]
         chains: list[list[np.ndarray]] = []

@@ -88,6 +88,8 @@ class Train:
     """Train for this order in the last part of the steps, instead of for random ones: for a model that codes in it."""
     order_fraction: float | None = None
     """That part; 0.5 by default."""
+    order_share: float | None = None
+    """The share of items that take the order then, 1 by default; the others keep random orders, for infilling."""
     base: int | None = None
     """Train an upscale model that generates digits in this base."""
     parametrization: Literal["data", "direct", "logistic", "companded"] | None = None
@@ -192,11 +194,12 @@ class Train:
         return _given(base=self.base, parametrization=chosen, min_log_scale=self.min_log_scale)
 
     def _train_flags(self) -> dict[str, Any]:
-        if self.order_fraction is not None and self.order is None and not self.resume:
-            raise ValueError("--order-fraction is the part of the steps that trains for an order: give --order too")
+        for flag in ("order_fraction", "order_share"):
+            if getattr(self, flag) is not None and self.order is None and not self.resume:
+                raise ValueError(f"--{flag.replace('_', '-')} is for a run that trains for an order: give --order too")
         rates = ("learning_rate", "muon_rate", "weight_decay", "warmup_steps")
         intervals = ("eval_every", "checkpoint_every", "log_every")
-        names = ("steps", "batch_size", *rates, "order", "order_fraction", *intervals)
+        names = ("steps", "batch_size", *rates, "order", "order_fraction", "order_share", *intervals)
         return _given(**{name: getattr(self, name) for name in names})
 
 

@@ -135,6 +135,13 @@ def load_text8(path: Path) -> TextCorpus:
     )
 
 
+def has_text8(path: Path) -> bool:
+    """Whether a folder holds the text8 file, or a file is it by its name or its size."""
+    if path.is_dir():
+        return (path / "text8").is_file()
+    return path.is_file() and (path.name == "text8" or path.stat().st_size in {k.num_bytes for k in TEXT8_FILES})
+
+
 def load_own_text(path: Path, kind: TextKind, alphabet: Alphabet | None = None) -> TextCorpus:
     """A user's file, or all files of a folder joined by name: 90% train, 5% valid, 5% test.
 

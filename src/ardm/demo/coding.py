@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Float64
 
 from ardm.bench.codecs import CodecTiming, time_codec
-from ardm.bench.items import Item, Media, num_bytes
+from ardm.bench.items import Media, item_of_content, media_of_content, num_bytes
+from ardm.bench.rivals import suited
 from ardm.bench.rivals.images import PNG, WEBP
 from ardm.bench.rivals.rival import Rival
 from ardm.bench.rivals.sound import SoundfileFlac
@@ -16,13 +17,11 @@ from ardm.bench.rivals.text import Brotli, Deflate
 from ardm.bench.rivals.tools import JPEG_XL, WAVPACK
 from ardm.codec.canvases import Batching
 from ardm.compression.compressing import Compressor
-from ardm.compression.contents import Content, frames_of, pixels_of
+from ardm.compression.contents import Content
 from ardm.compression.outcomes import Done, Outcome
 from ardm.compression.restoring import Destination, Restorer
 from ardm.compression.sources import Source
-from ardm.container.fields import ImageFields, SoundFields
 from ardm.container.single import SINGLE_SUFFIX
-from ardm.data.audio import Clip
 from ardm.demo.exhibits import Example, Exhibit
 from ardm.errors import ArdmError
 
@@ -104,8 +103,8 @@ def measure_example(exhibit: Exhibit, example: Example) -> PlaceBits:
 
 def compare(exhibit: Exhibit, example: Example, compressed: Done, restored: Done) -> CodedExample:
     """A file's row beside those of other codecs, which are timed here."""
-    media = _media(example.content)
-    others = [time_codec(rival, [item_of(example.content)], [], media) for rival in RIVALS[media]]
+    media, items = media_of_content(example.content), [item_of_content(example.content)]
+    others = [time_codec(rival, items, [], media) for rival in suited(RIVALS[media], items)]
     return CodedExample(
         example=example,
         rows=[
@@ -122,20 +121,6 @@ def _all_done(outcome: Outcome) -> list[Done]:
     if outcome.failures:
         raise outcome.failures[0].error
     return outcome.done
-
-
-def _media(content: Content) -> Media:
-    kinds: dict[str, Media] = {"image": "images", "sound": "audio", "text": "text", "bytes": "bytes"}
-    return kinds[content.fields.kind]
-
-
-def item_of(content: Content) -> Item:
-    """A content as other codecs take it."""
-    if isinstance(content.fields, ImageFields):
-        return pixels_of(content)
-    if isinstance(content.fields, SoundFields):
-        return Clip(samples=frames_of(content)[:, 0], rate=content.fields.sample_rate)
-    return content.raw
 
 
 def _our_row(done: Done, restored: Done, num_calls: int) -> Row:
@@ -164,7 +149,7 @@ def _other_rows(others: Sequence[CodecTiming]) -> list[Row]:
 
 
 def _uncoded(content: Content) -> Row:
-    return Row(codec=UNCODED, num_bytes=num_bytes(item_of(content)), num_variables=content.num_variables)
+    return Row(codec=UNCODED, num_bytes=num_bytes(item_of_content(content)), num_variables=content.num_variables)
 
 
 def total_rows(coded: Sequence[CodedExample]) -> list[Row]:

@@ -16,7 +16,7 @@ from ardm.container.options import OrderChoice
 from ardm.data.alphabet import Alphabet
 from ardm.demo.exhibits import Exhibit
 from ardm.media.gaps import parse_gaps
-from ardm.media.medium import GappedItem
+from ardm.media.medium import GappedItem, steps_to_fill
 from ardm.media.text import TextMedium
 from ardm.orders import Shape
 from ardm.sample import Given, sample_chain
@@ -73,8 +73,8 @@ def draw(exhibit: Exhibit, num_samples: int, num_states: int, seed: int) -> Draw
 def fill(exhibit: Exhibit, gaps: GappedItem, num_samples: int, seed: int) -> Drawn:
     """Fillings of the same gaps."""
     served, num_variables = exhibit.served, len(gaps.values)
-    last = gaps.length if served.trained.model.num_stages == 1 else num_variables
-    schedule = served.schedule(GAP_CALLS, int(gaps.known.sum()), last)
+    steps = steps_to_fill(gaps, num_variables, served.trained.model.num_stages)
+    schedule = served.schedule(GAP_CALLS, *steps)
     orders, _ = orders_and_schedule(GAP_ORDER, gaps.shape, schedule)
     own = torch.from_numpy(orders).to(served.device).expand(num_samples, -1, -1)
     given = gaps.given(num_samples, served.device)

@@ -101,10 +101,9 @@ def _plan(part: Part) -> str:
     drawing, most = plan_drawing(losses, plan)
     places = [f"stage {stage + 1}" for stage in range(num_stages)] if num_stages > 1 else ["0", f"{num_steps:,} steps"]
     axis = "".join(f"<span>{place}</span>" for place in places)
-    percent = 100 * plan.lost_bits / plan.full_bits if plan.full_bits else 0.0
     caption = (
         f"{part.exhibit.name}: {plan.full_bits / num_steps:.3f} {part.exhibit.unit} with {losses.size:,} calls (blue), "
-        f"{plan.bits / num_steps:.3f} with {plan.schedule.num_calls:,} (orange: {percent:.2f}% lost)"
+        f"{plan.bits / num_steps:.3f} with {plan.schedule.num_calls:,} (orange: {plan.lost_share:.2%} lost)"
     )
     plot = f'<div class="axis">{most:.2f} bits</div><div class="plot">{drawing}</div>'
     return figure(f'{plot}<div class="axis{" stages" if num_stages > 1 else ""}">{axis}</div>', caption)

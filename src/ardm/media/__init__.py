@@ -1,15 +1,16 @@
 """Text, images and sound beyond their items: files to score, gaps to fill, samples to show. One medium a file."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from ardm.checkpoint import TrainedModel
 from ardm.config import AudioData, DataConfig, TextData
 from ardm.data.audio import load_audio_folder
-from ardm.data.cifar10 import load_cifar10
+from ardm.data.cifar10 import has_cifar10, load_cifar10
 from ardm.data.corpus import Corpus
 from ardm.data.images import load_image_folder
-from ardm.data.sc09 import load_sc09
-from ardm.data.text import load_text
+from ardm.data.sc09 import has_sc09, load_sc09
+from ardm.data.text import has_text8, load_text
 from ardm.media.audio import AudioMedium
 from ardm.media.images import ImageMedium
 from ardm.media.medium import Medium
@@ -32,3 +33,9 @@ def load_corpus(data: DataConfig, path: Path) -> Corpus:
     if data.kind == "cifar10":
         return load_cifar10(path, data.augmentation, holds_out=data.holds_out)
     return load_image_folder(path, data.channels, data.augmentation)
+
+
+def has_corpus(data: DataConfig, path: Path) -> bool:
+    """Whether the published data set that a configuration names lies at a path; if it names none, anything will do."""
+    published: dict[str, Callable[[Path], bool]] = {"cifar10": has_cifar10, "sc09": has_sc09, "text8": has_text8}
+    return data.kind not in published or published[data.kind](path)

@@ -40,6 +40,16 @@ class GappedItem:
         return orders
 
 
+def steps_to_fill(gaps: GappedItem | None, num_variables: int, num_stages: int) -> tuple[int, int]:
+    """The first step of what is to be filled and the one after its last; without gaps all variables are.
+
+    Stages after the first need all of an item, so that only a single one stops at its length.
+    """
+    if gaps is None:
+        return 0, num_variables
+    return int(gaps.known.sum()), gaps.length if num_stages == 1 else num_variables
+
+
 @dataclass(frozen=True, kw_only=True)
 class Samples:
     """Samples, or for each the states on the way to it."""

@@ -28,7 +28,6 @@ def draw_plan(losses: Float[np.ndarray, "S D"], plan: Plan, path: Path) -> None:
         raise ArdmError("plots need matplotlib: pip install 'ardm[plots]'") from None
     num_stages, num_steps = losses.shape
     edges = stair_edges(num_stages, num_steps)
-    percent = 100 * plan.lost_bits / plan.full_bits if plan.full_bits else 0.0
     figure = Figure(figsize=(8, 3.5), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     left.set_title(f"{losses.size:,} calls: {plan.full_bits / num_steps:.3f} bits a variable")
@@ -43,7 +42,7 @@ def draw_plan(losses: Float[np.ndarray, "S D"], plan: Plan, path: Path) -> None:
         left.set_ylim(0, 1.05 * losses.max())  # a mean of steps may hide the highest
     figure.legend(
         [bits, lost],
-        ["with a call for each step (areas are bits)", f"lost by sharing calls: {percent:.2f}%"],
+        ["with a call for each step (areas are bits)", f"lost by sharing calls: {plan.lost_share:.2%}"],
         loc="outside lower center",
         ncols=2,
         frameon=False,

@@ -13,6 +13,7 @@ from torch import Tensor
 from ardm.config import MAX_VARIABLES
 from ardm.errors import UsageError
 from ardm.likelihood import variable_bits
+from ardm.media.medium import steps_to_fill
 from ardm.orders import NAMED_ORDERS, random_stage_orders
 from ardm.sample import Given, given_first, sample_chain
 from ardm.schedule import Schedule
@@ -174,9 +175,8 @@ def num_passes(served: Served) -> int:
 
 
 def steps(served: Served, start: Start) -> tuple[int, int]:
-    """The first step of what is to be filled and the one after its last; stages after the first need all of it."""
-    model = served.trained.model
-    return start.num_known, start.length if model.num_stages == 1 else math.prod(start.shape)
+    """The first step of what is to be filled and the one after its last."""
+    return steps_to_fill(start.gaps, math.prod(start.shape), served.trained.model.num_stages)
 
 
 def sorted_orders(orders: Int[Tensor, "N S D"], start: Start) -> Int[Tensor, "N S D"]:

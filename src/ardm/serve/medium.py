@@ -26,12 +26,7 @@ class Start:
     gaps: GappedItem | None
     """None: with nothing."""
     length: int
-    """Variables from here on are left out."""
-
-    @property
-    def num_known(self) -> int:
-        """Variables that are given."""
-        return 0 if self.gaps is None else int(self.gaps.known.sum())
+    """Variables from here on are left out; without gaps there are none."""
 
 
 @runtime_checkable

@@ -31,11 +31,8 @@ class TextPage:
         text = asked.text("text", asked.limits.characters)
         if text and GAP not in text:
             raise DataError(f"nothing to fill: mark each character that the model shall fill with {GAP}")
-        if not text or set(text) == {GAP}:
-            length = len(text) or self._num_variables
-            if length > self._num_variables:
-                raise DataError(f"the text has {length} characters; this model takes 1 to {self._num_variables}")
-            return Start(shape=(self._num_variables,), gaps=None, length=length)
+        if not text:
+            return Start(shape=(self._num_variables,), gaps=None, length=self._num_variables)
         gaps = parse_gaps(text.encode(), GAP, self._alphabet, self._num_variables)
         return Start(shape=gaps.shape, gaps=gaps, length=gaps.length)
 

@@ -51,16 +51,16 @@ WEBP = Pillow(
 
 
 def saved(pixels: Pixels, **settings: Any) -> bytes:
-    """An image file of the pixels, grey or RGB."""
+    """An image file of the pixels, grey or RGB, with or without alpha."""
     file = io.BytesIO()
     Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels).save(file, **settings)
     return file.getvalue()
 
 
 def pixels_of(file: bytes) -> Pixels:
-    """The pixels of an image file, grey or RGB."""
+    """The pixels of an image file, grey or RGB, with or without alpha."""
     with Image.open(io.BytesIO(file)) as image:
-        if image.mode not in ("L", "RGB"):
+        if image.mode not in ("L", "LA", "RGB", "RGBA"):
             raise DataError(f"an image came back in mode {image.mode}, neither grey nor RGB")
         pixels = np.asarray(image)
     return pixels.reshape(*pixels.shape[:2], -1)

@@ -4,7 +4,7 @@ import io
 from dataclasses import dataclass
 
 from ardm.bench.rivals.rival import OneByOne
-from ardm.data.audio import Clip
+from ardm.data.sound_files import Recording
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,17 +15,17 @@ class SoundfileFlac(OneByOne):
     source: str = "pip install 'ardm[audio]'"
     package: str | None = "soundfile"
 
-    def encode_item(self, item: Clip) -> bytes:
+    def encode_item(self, item: Recording) -> bytes:
         """A whole FLAC file."""
         import soundfile
 
         file = io.BytesIO()
-        soundfile.write(file, item.samples, item.rate, subtype="PCM_16", format="FLAC", compression_level=1.0)
+        soundfile.write(file, item.frames, item.rate, subtype="PCM_16", format="FLAC", compression_level=1.0)
         return file.getvalue()
 
-    def decode_item(self, file: bytes) -> Clip:
+    def decode_item(self, file: bytes) -> Recording:
         """Samples and rate."""
         import soundfile
 
-        samples, rate = soundfile.read(io.BytesIO(file), dtype="int16")
-        return Clip(samples=samples, rate=rate)
+        frames, rate = soundfile.read(io.BytesIO(file), dtype="int16", always_2d=True)
+        return Recording(frames=frames, rate=rate)

@@ -59,7 +59,9 @@ class Zstandard(OneByOne):
     dictionary: bytes = b""
 
     def prepare(self, training: Sequence[Item]) -> "Zstandard":
-        """With a dictionary of at most 1 MB."""
+        """With a dictionary of at most 1 MB, or without one where there is nothing to learn from."""
+        if not training:
+            return self
         import zstandard
 
         samples: list[Any] = [item for item in training if isinstance(item, bytes)]

@@ -11,9 +11,8 @@ from typing import Literal
 
 from ardm.bench.rivals.images import pixels_of, saved
 from ardm.bench.rivals.rival import OneByOne
-from ardm.data.audio import Clip, read_audio
 from ardm.data.images import Pixels
-from ardm.data.sound_files import wav_file
+from ardm.data.sound_files import Recording, read_recording, wav_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,23 +24,27 @@ class Tool(OneByOne):
     decoder: str
     suffix: str
     """Of its files."""
-    plain_suffix: Literal[".ppm", ".wav"]
-    """Of the files that it encodes."""
+    plain_suffix: Literal[".ppm", ".png", ".wav"]
+    """Of the files that it encodes; PPM files are quickest and have no alpha."""
 
     def is_available(self) -> bool:
         """Whether both commands are found."""
         return all(shutil.which(command.split()[0]) for command in (self.encoder, self.decoder))
 
-    def encode_item(self, item: Pixels | Clip) -> bytes:
-        """The file that the encoder writes for a PPM, PGM or WAV file."""
-        plain = wav_file(item.samples[:, None], item.rate) if isinstance(item, Clip) else saved(item, format="PPM")
-        with _converted(plain, self.plain_suffix, self.encoder, self.suffix) as target:
+    def encode_item(self, item: Pixels | Recording) -> bytes:
+        """The file that the encoder writes for a PPM, PGM, PNG or WAV file."""
+        with _converted(self._plain(item), self.plain_suffix, self.encoder, self.suffix) as target:
             return target.read_bytes()
 
-    def decode_item(self, file: bytes) -> Pixels | Clip:
+    def decode_item(self, file: bytes) -> Pixels | Recording:
         """What the decoder writes."""
         with _converted(file, self.suffix, self.decoder, self.plain_suffix) as target:
-            return read_audio(target) if self.plain_suffix == ".wav" else pixels_of(target.read_bytes())
+            return read_recording(target) if self.plain_suffix == ".wav" else pixels_of(target.read_bytes())
+
+    def _plain(self, item: Pixels | Recording) -> bytes:
+        if isinstance(item, Recording):
+            return wav_file(item.frames, item.rate)
+        return saved(item, format=self.plain_suffix[1:].upper())
 
 
 JPEG_XL = Tool(
