@@ -185,10 +185,17 @@ def read_single(data: bytes) -> Entry:
 
 def read_short(data: bytes, models: Sequence[Model]) -> Entry:
     """The entry of a short file; the model tells its fields."""
-    require(data[:1] == b"\xac" and len(data) >= 6, "no short file")
+    require(is_short(data), "no short file")
     require(struct.pack("<H", binascii.crc_hqx(data[:-2], 0xFFFF)) == data[-2:], "wrong CRC")
-    model = find_model(models, data[1:3])
-    return Entry(model.kind, model.fields, Options(data[1:3]), b"", (data[3:-2],))
+    digits, payload = (data[1:3].hex(), data[3:-2]) if data[0] == 0xAC else (data[:2].hex()[1:], data[2:-2])
+    require(len(payload) > 0, "no payload")
+    model = find_model(models, digits)
+    return Entry(model.kind, model.fields, Options(model.identity[:6]), b"", (payload,))
+
+
+def is_short(data: bytes) -> bool:
+    """Whether a file is a short one, of version 1 or 2."""
+    return data[:1] == b"\xac" or (len(data) > 0 and data[0] >> 4 == 0xB)
 
 
 def read_archive(data: bytes) -> dict[str, Entry]:
@@ -304,7 +311,7 @@ def restore_entry(entry: Entry, models: Sequence[Model]) -> Content:
     """The content: text, bytes, pixels (height, width[, channels]) or samples (length[, 2])."""
     if entry.options is None:
         return restore_raw(entry)
-    model, chunks = find_model(models, entry.options.model), iter(entry.chunks)
+    model, chunks = find_model(models, entry.options.model.hex()), iter(entry.chunks)
     restore, kinds = restore_characters, (entry.kind,)
     if entry.kind in IMAGES:
         restore, kinds = restore_image, IMAGES
@@ -971,10 +978,10 @@ def read_model(data: bytes) -> Model:
     return model
 
 
-def find_model(models: Sequence[Model], beginning: bytes) -> Model:
-    """The only model whose identity begins so."""
-    found = [model for model in models if model.identity.startswith(beginning)]
-    require(len(found) == 1, f"{len(found)} models at hand, not one, have an identity that begins {beginning.hex()}")
+def find_model(models: Sequence[Model], digits: str) -> Model:
+    """The only model whose identity begins with these hexadecimal digits."""
+    found = [model for model in models if model.identity.hex().startswith(digits)]
+    require(len(found) == 1, f"{len(found)} models at hand, not one, have an identity that begins {digits}")
     return found[0]
 
 
@@ -983,7 +990,7 @@ def find_model(models: Sequence[Model], beginning: bytes) -> Model:
 
 def restore_file(data: bytes, models: Sequence[Model]) -> Content:
     """The content of a single or a short file."""
-    return restore_entry(read_short(data, models) if data[:1] == b"\xac" else read_single(data), models)
+    return restore_entry(read_short(data, models) if is_short(data) else read_single(data), models)
 
 
 def restore_archive(data: bytes, models: Sequence[Model]) -> dict[str, Content]:

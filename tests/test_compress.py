@@ -636,11 +636,12 @@ class TestInfo:
     def test_foreign_files(self, images, tmp_path, capsys):
         (tmp_path / "empty").write_bytes(b"")
         (tmp_path / "text.txt").write_text('{"a": 1, "{": 2} {{{{{{')
-        (tmp_path / "java").write_bytes(b"\xac\xed\0\5and more")  # as a short file starts
+        (tmp_path / "java").write_bytes(b"\xac\xed\0\5and more")  # as a short file of version 1 starts
+        (tmp_path / "degrees").write_text("°C and more", "latin-1")  # as one of version 2 does
         with (tmp_path / "large").open("wb") as file:
             file.write(b"\xac")
             file.truncate(2**30 + 1)
-        foreign = [tmp_path / name for name in ("empty", "text.txt", "java", "large")]
+        foreign = [tmp_path / name for name in ("empty", "text.txt", "java", "degrees", "large")]
         for path in (*foreign, images / "a.png", images):
             message = f"ardm: {path} is neither a model, a run nor a compressed file\n"
             assert fails(capsys, ["info", str(path)]) == (1, message)

@@ -50,7 +50,7 @@ def check(version: Path, name: str, batch_size: int | None = None) -> None:
     value = ardm.decompress(data, model, batch_size=batch_size)
     assert digest(value) == digests(version)[name]
     again = ardm.compress(model, value, batch_size=batch_size, order=order_of(name))
-    assert again == data or (is_short(again) and not is_short(data))
+    assert again == data or (is_short(again) and len(again) < len(data))
 
 
 @pytest.mark.parametrize(("version", "name"), FILES, ids=[f"{version.name} {name}" for version, name in FILES])

@@ -248,15 +248,15 @@ class TestLimits:
 
 class TestModels:
     def test_found(self):
-        assert find_identity(short_identity(MODEL), [bytes(16), MODEL, MODEL]) == MODEL
+        assert find_identity(short_identity(MODEL).hex(), [bytes(16), MODEL, MODEL]) == MODEL
 
     def test_unknown_is_named(self):
         with pytest.raises(UnknownModelError, match="001122334455"):
-            find_identity(OPTIONS.model, [bytes(16)])
+            find_identity(OPTIONS.model.hex(), [bytes(16)])
 
     def test_ambiguous_is_refused(self):
         with pytest.raises(UnknownModelError, match="several"):
-            find_identity(OPTIONS.model, [MODEL, MODEL[:6] + bytes(10)])
+            find_identity(OPTIONS.model.hex(), [MODEL, MODEL[:6] + bytes(10)])
 
     def test_numbers_of_orders_never_change(self):
         assert ORDER_NAMES == ("raster", "reverse", "spaced", "halton", "pseudorandom", "strands")

@@ -20,7 +20,7 @@ from ardm.compression.contents import content_of
 from ardm.compression.modelled import ContentCodec
 from ardm.container.archive import ArchiveWriter
 from ardm.container.options import OrderChoice
-from ardm.container.short import is_short
+from ardm.container.short import SHORT_VERSION, is_short
 from ardm.container.single import write_single
 from ardm.orders import random_stage_orders
 from ardm.sample import sample_items
@@ -71,7 +71,7 @@ def golden_files(kind: str, trained: TrainedModel, value: str | bytes | np.ndarr
     (entry,) = codec.encode([content_of(value, trained.sample_rate)], codec.options(), Batching())
     yield f"{kind}.ardm", write_single(entry)
     if is_short(codec.file_of(entry)):
-        yield f"{kind}-short.ardm", codec.file_of(entry)
+        yield f"{kind}-short-{SHORT_VERSION}.ardm", codec.file_of(entry)
     if kind == "staged":
         options = codec.options(order=OrderChoice(name="strands"))
         (entry,) = codec.encode([content_of(value)], options, Batching())
@@ -92,7 +92,8 @@ def write_archive(path: Path, trained: TrainedModel, text: str) -> None:
 def main(folder: Path) -> None:
     """Write what is not there yet."""
     folder.mkdir(parents=True, exist_ok=True)
-    digests = {}
+    told = folder / "digests.json"
+    digests = json.loads(told.read_text()) if told.exists() else {}
     for kind in GRIDS:
         model = folder / f"{kind}.model"
         if not model.exists():
@@ -105,7 +106,7 @@ def main(folder: Path) -> None:
                 (folder / name).write_bytes(data)
         if kind == "text" and not (folder / "texts.ardma").exists():
             write_archive(folder / "texts.ardma", trained, value)
-    (folder / "digests.json").write_text(json.dumps(digests, indent=2) + "\n")
+    told.write_text(json.dumps(digests, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -47,10 +47,10 @@ def describe_file(data: bytes, limits: Limits | None = None) -> dict[str, Any]:
 def _describe_short(data: bytes) -> dict[str, Any]:
     short = read_short(data)
     return {
-        "format": "short compressed file, version 1",
+        "format": f"short compressed file, version {short.version}",
         "content": "one item of the model's own shape",
         "stored": "coded",
-        "model": short.model.hex(),
+        "model": short.model,
         "order": "the model's own",
         "schedule": "the model's own",
         "bytes": len(data),

@@ -16,7 +16,7 @@ from ardm.compression.media import layout_of, own_fields
 from ardm.compression.media.layout import Laid
 from ardm.container.entries import Coded, Entry, Limits, Raw, or_raw
 from ardm.container.options import Options, OrderChoice, find_identity, short_identity
-from ardm.container.short import SHORT_MODEL_BYTES, Short, is_short, read_short, write_short
+from ardm.container.short import SHORT_DIGITS, Short, is_short, read_short, write_short
 from ardm.container.single import read_single, write_single
 from ardm.errors import ArdmError, DamagedError, DataError, UnknownModelError, UsageError
 from ardm.schedule import Schedule
@@ -71,7 +71,7 @@ class ContentCodec:
         if isinstance(entry.content, Coded):
             payload = entry.content.chunks[0]
             if payload and entry == self.own_entry(payload):
-                return write_short(Short(model=self.identity[:SHORT_MODEL_BYTES], payload=payload))
+                return write_short(Short(model=self.identity.hex()[:SHORT_DIGITS], payload=payload))
         return write_single(entry)
 
     def own_entry(self, payload: bytes) -> Entry:
@@ -103,7 +103,7 @@ class ContentCodec:
         if isinstance(entry.content, Raw):
             return Content(fields=entry.fields, raw=entry.content.content)
         try:
-            find_identity(entry.content.options.model, [self.identity])
+            find_identity(entry.content.options.model.hex(), [self.identity])
             chunks = self._chunks_of_canvases(entry, entry.content)
             canvases = self.layout.blank(entry.fields, entry.content.side)
         except (DamagedError, UnknownModelError) as error:
@@ -201,7 +201,7 @@ class ModelsAtHand:
                 restored[place] = Content(fields=entry.fields, raw=entry.content.content)
                 continue
             try:
-                own.setdefault(find_identity(entry.content.options.model, self._codecs), []).append(place)
+                own.setdefault(find_identity(entry.content.options.model.hex(), self._codecs), []).append(place)
             except UnknownModelError as error:
                 restored[place] = error
         for identity, places in own.items():

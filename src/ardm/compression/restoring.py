@@ -72,21 +72,21 @@ class Restorer:
 
     def _check_models(self, sources: Sequence[Source], entries: Sequence[str]) -> None:
         """An UnknownModelError that names all models that are missing."""
-        files: dict[bytes, list[Path]] = {}
+        files: dict[str, list[Path]] = {}
         for source in sources:
             for model in self._models_of(source, entries):
                 files.setdefault(model, []).append(source.path)
         missing = [model for model in files if not self._is_at_hand(model)]
         if missing:
-            needs = ", ".join(f"{_need(files[model])} model {model.hex()}" for model in missing)
+            needs = ", ".join(f"{_need(files[model])} model {model}" for model in missing)
             are, them = ("are", "them") if len(missing) > 1 else ("is", "it")
             raise UnknownModelError(f"nothing was restored: {needs}, which {are} not at hand; give {them} with --model")
 
-    def _is_at_hand(self, model: bytes) -> bool:
-        return any(codec.identity.startswith(model) for codec in self.codecs)
+    def _is_at_hand(self, model: str) -> bool:
+        return any(codec.identity.hex().startswith(model) for codec in self.codecs)
 
-    def _models_of(self, source: Source, entries: Sequence[str]) -> list[bytes]:
-        """The models that a file's entries name; none for what cannot be read, which is told when it is restored."""
+    def _models_of(self, source: Source, entries: Sequence[str]) -> list[str]:
+        """The models that entries name, in hexadecimal; none for what cannot be read, which is told on restoring."""
         try:
             with source.path.open("rb") as file:
                 if is_archive(file.read(8)):
@@ -186,16 +186,16 @@ def _folder_for(archive: Path) -> Path:
     return archive.with_name(stem if stem != archive.name else f"{stem}.restored")
 
 
-def _models_in_archive(reader: ArchiveReader, entries: Sequence[str]) -> list[bytes]:
+def _models_in_archive(reader: ArchiveReader, entries: Sequence[str]) -> list[str]:
     options = [reader.listings[name].header.options for name in entries or reader if name in reader]
-    return [one.model for one in options if one is not None]
+    return [one.model.hex() for one in options if one is not None]
 
 
-def _models_in_file(data: bytes, limits: Limits) -> list[bytes]:
+def _models_in_file(data: bytes, limits: Limits) -> list[str]:
     if is_short(data):
         return [read_short(data).model]
     content = read_single(data, limits).content
-    return [content.options.model] if isinstance(content, Coded) else []
+    return [content.options.model.hex()] if isinstance(content, Coded) else []
 
 
 def _need(files: Sequence[Path]) -> str:

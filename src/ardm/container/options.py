@@ -56,13 +56,16 @@ def short_identity(identity: bytes) -> bytes:
     return identity[:MODEL_BYTES]
 
 
-def find_identity(start: bytes, identities: Iterable[bytes]) -> bytes:
-    """The identity, among those at hand, that starts as a file says; an UnknownModelError if none or several do."""
-    found = sorted({identity for identity in identities if identity.startswith(start)})
+def find_identity(digits: str, identities: Iterable[bytes]) -> bytes:
+    """The identity, among those at hand, with the first hexadecimal digits that a file states.
+
+    An UnknownModelError if there is none, or several.
+    """
+    found = sorted({identity for identity in identities if identity.hex().startswith(digits)})
     if len(found) == 1:
         return found[0]
     problem = "fits several models at hand" if found else "is not at hand"
-    raise UnknownModelError(f"made with model {start.hex()}, which {problem}; give the right one with --model")
+    raise UnknownModelError(f"made with model {digits}, which {problem}; give the right one with --model")
 
 
 def encode_options(options: Options) -> bytes:

@@ -133,7 +133,7 @@ class Restoration:
         if isinstance(self.entry.content, Raw):
             return None
         owners = {served.codec.identity: served for served in self.shelf.models.values() if served.codec is not None}
-        return owners[find_identity(self.entry.content.options.model, owners)]
+        return owners[find_identity(self.entry.content.options.model.hex(), owners)]
 
     @property
     def num_rows(self) -> int:
