@@ -805,13 +805,17 @@ def unet_embedding(model: Model, values: Array, mask: Array, stages: Array) -> A
 
 def unet_block(stream: Array, tensors: Tensors) -> Array:
     """The stream after a block."""
+    h = rescale(*product(mixed(stream, tensors), tensors, "expand"), 0)
+    return add(stream, *product(h, tensors, "contract"))
+
+
+def mixed(stream: Array, tensors: Tensors) -> Array:
+    """The depthwise convolution of the norm of a stream (B, H, W, F)."""
     weight, (height, width) = tensors["depthwise.weight"], stream.shape[1:3]
     edges = [(size // 2, size - 1 - size // 2) for size in weight.shape[:2]]
     n = np.pad(norm(stream, tensors["norm.gain"], 2047), [(0, 0), *edges, (0, 0)])
     t = sum(n[:, a : a + height, b : b + width] * weight[a, b] for a, b in np.ndindex(*weight.shape[:2]))
-    y = rescale(t, tensors["depthwise.scale"], -127)
-    h = rescale(*product(y, tensors, "expand"), 0)
-    return add(stream, *product(h, tensors, "contract"))
+    return rescale(t, tensors["depthwise.scale"], -127)
 
 
 def folded(stream: Array, p: int, q: int) -> Array:
@@ -849,7 +853,9 @@ def transformer(model: Model, values: Array, mask: Array, stages: Array) -> Arra
     for k in range(config["num_layers"]):
         block = part(tensors, f"blocks.{k}")
         stream = attention(stream, part(block, "attention"), part(tensors, "rotation"), config["head_width"])
-        hidden = squared(*product(norm(stream, block["norm.gain"], 127), block, "expand"))
+        is_mixed = config.get("kernel", 1) > 1
+        seen = mixed(stream[:, None], block)[:, 0] if is_mixed else norm(stream, block["norm.gain"], 127)
+        hidden = squared(*product(seen, block, "expand"))
         stream = add(stream, *product(hidden, block, "contract"))
     return stream
 

@@ -1,12 +1,14 @@
 """Networks: nothing hidden leaks, gradients reach every parameter, one batch can be learnt by heart."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from ardm.depth import BaseDepthMap, absorbing
 from ardm.model import ARDM
 from ardm.nn import PaperTransformer, PaperTransformerConfig, Transformer, TransformerConfig
-from ardm.nn.transformer import rotary_angles, rotate
+from ardm.nn.transformer import Depthwise, rotary_angles, rotate
 from ardm.objective import corrupt, sample_step_loss, step_loss
 from ardm.orders import random_orders
 from ardm.parametrizations import DataParametrization, Parametrization
@@ -27,13 +29,14 @@ def build(kind: str) -> ARDM:
     }
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        network = PaperTransformer(SMALL_PAPER, **shape) if kind == "paper" else Transformer(SMALL, **shape)
+        own = replace(SMALL, kernel=5) if kind == "mixed" else SMALL
+        network = PaperTransformer(SMALL_PAPER, **shape) if kind == "paper" else Transformer(own, **shape)
         for parameter in network.parameters():  # zero-initialised parts would hide what lies before them
             torch.nn.init.normal_(parameter, std=0.2)
     return ARDM(network, parametrization, (D,))
 
 
-@pytest.mark.parametrize("kind", ["ours", "upscale", "paper"])
+@pytest.mark.parametrize("kind", ["ours", "upscale", "mixed", "paper"])
 def test_hidden_values_do_not_leak(kind, generator):
     model = build(kind)
     x = torch.randint(0, K, (6, D), generator=generator)
@@ -48,7 +51,7 @@ def test_hidden_values_do_not_leak(kind, generator):
     assert torch.equal(*outputs)
 
 
-@pytest.mark.parametrize("kind", ["ours", "upscale", "paper"])
+@pytest.mark.parametrize("kind", ["ours", "upscale", "mixed", "paper"])
 def test_revealed_values_matter_everywhere(kind, generator):
     model = build(kind)
     inputs = torch.randint(0, K, (1, D), generator=generator)
@@ -59,7 +62,7 @@ def test_revealed_values_matter_everywhere(kind, generator):
     assert (changed > 1e-4).all()
 
 
-@pytest.mark.parametrize("kind", ["ours", "upscale", "paper"])
+@pytest.mark.parametrize("kind", ["ours", "upscale", "mixed", "paper"])
 def test_gradients_reach_every_parameter(kind, generator):
     model = build(kind)
     x = torch.randint(0, K, (64, D), generator=generator)
@@ -68,7 +71,7 @@ def test_gradients_reach_every_parameter(kind, generator):
     assert missing == []
 
 
-@pytest.mark.parametrize("kind", ["ours", "upscale", "paper"])
+@pytest.mark.parametrize("kind", ["ours", "upscale", "mixed", "paper"])
 def test_one_batch_is_learnt_by_heart(kind, generator):
     model = build(kind)
     x = torch.randint(0, K, (2, D), generator=generator)
@@ -87,10 +90,16 @@ def test_one_batch_is_learnt_by_heart(kind, generator):
 def test_other_lengths_work(length, generator):
     inputs = torch.randint(0, K, (2, length), generator=generator)
     zeros = torch.zeros(2, dtype=torch.int64)
-    for kind in ("ours", "paper"):
+    for kind in ("ours", "mixed", "paper"):
         model = build(kind)
         other = ARDM(model.network, model.parametrization, (length,))
         assert other.outputs(inputs, inputs > 0, zeros, zeros).shape == (2, length, K)
+
+
+def test_depthwise_is_a_convolution(generator):
+    x, layer = torch.randn(2, 9, 4, generator=generator), Depthwise(4, 5)
+    expected = torch.nn.functional.conv1d(x.mT, layer.weight.t()[:, None], padding=2, groups=4).mT
+    torch.testing.assert_close(layer(x), expected)
 
 
 def test_rotary_scores_depend_on_the_distance_alone(generator):
@@ -115,6 +124,8 @@ def test_the_papers_preset_has_the_papers_size():
 def test_absurd_sizes_are_refused():
     with pytest.raises(ValueError, match="not a multiple of the head width"):
         TransformerConfig(num_layers=1, width=100, head_width=64)
+    with pytest.raises(ValueError, match="the kernel must be odd"):
+        TransformerConfig(num_layers=1, width=64, kernel=4)
     with pytest.raises(ValueError, match="not a multiple of 12 heads"):
         PaperTransformerConfig(width=100)
     with pytest.raises(ValueError, match="one stage"):

@@ -62,5 +62,6 @@ def test_only_matrices_inside_blocks_are_hidden():
     assert is_hidden_matrix("network.blocks.0.expand.weight", matrix)
     assert is_hidden_matrix("network.blocks.0.attention.query_key_value", torch.nn.Parameter(torch.ones(3, 2, 2)))
     assert not is_hidden_matrix("network.blocks.0.norm.weight", vector)
+    assert not is_hidden_matrix("network.blocks.0.depthwise.weight", matrix)
     assert not is_hidden_matrix("network.head.weight", matrix)
     assert not is_hidden_matrix("network.embedding", matrix)

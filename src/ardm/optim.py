@@ -73,4 +73,4 @@ def orthogonalise(matrices: Float[Tensor, "N R C"]) -> Float[Tensor, "N R C"]:
 
 def is_hidden_matrix(name: str, parameter: nn.Parameter) -> bool:
     """Whether Muon should update a parameter: a matrix, or a stack of them, inside a block."""
-    return parameter.ndim in (2, 3) and "blocks." in name
+    return parameter.ndim in (2, 3) and "blocks." in name and "depthwise" not in name

@@ -76,6 +76,8 @@ class Train:
     """Channels of the network at each resolution, the full one first (U-Nets)."""
     depths: tuple[int, ...] | None = None
     """Blocks of the network at each resolution (U-Nets)."""
+    kernel: int | None = None
+    """Size of the depthwise convolutions (U-Nets; Transformers, where 1 is none)."""
     learning_rate: float | None = None
     """Peak rate of AdamW."""
     muon_rate: float | None = None
@@ -180,7 +182,7 @@ class Train:
         return flags | _given(augmentation=self.augmentation, holds_out=False if self.train_on_all else None)
 
     def _network_flags(self) -> dict[str, Any]:
-        names = ("width", "head_width", "widths", "depths")
+        names = ("width", "head_width", "widths", "depths", "kernel")
         return _given(num_layers=self.layers, **{name: getattr(self, name) for name in names})
 
     def _depth_flags(self, parametrization: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from ardm.exact.transformer import ANGLE_ONE, SCORES_PER_NAT, ExactTransformer
 from ardm.exact.unet import ExactSubPixelEmbedding, ExactUNet
 from ardm.model import ARDM
 from ardm.nn.layers import rms_norm
-from ardm.nn.transformer import Attention, Transformer
+from ardm.nn.transformer import Attention, Depthwise, Transformer
 from ardm.nn.transformer import Block as TransformerBlock
 from ardm.nn.unet import Block, SubPixelEmbedding, UNet
 from ardm.objective import Corrupted
@@ -96,7 +96,7 @@ def observe(model: ARDM, batches: Iterable[Corrupted]) -> Observations:
     observations = Observations()
     handles = []
     for name, module in model.network.named_modules():
-        if isinstance(module, nn.Linear | nn.Conv2d | Block | TransformerBlock | Attention):
+        if isinstance(module, nn.Linear | nn.Conv2d | Block | TransformerBlock | Attention | Depthwise):
             handles.append(module.register_forward_pre_hook(_observer(observations, name)))
     try:
         for c in batches:
@@ -176,9 +176,14 @@ def _quantise_transformer(
 
 
 def _set_feed_forward(target: Any, block: Any, seen: Observations, name: str, stream: float) -> None:
-    norm_units = torch.tensor(_set_norm(target.norm, seen.quantile(f"{name}.expand")))
     hidden = BYTE / seen.balanced_peaks(f"{name}.contract")  # of squares
-    target.expand.set_float(block.expand.weight, norm_units, hidden.sqrt())
+    if block.depthwise is None:
+        mixed = torch.tensor(_set_norm(target.norm, seen.quantile(f"{name}.expand")))
+    else:
+        norm_units = _set_norm(target.norm, seen.quantile(f"{name}.depthwise"))
+        mixed = BYTE / seen.balanced_peaks(f"{name}.expand")
+        target.depthwise.set_float(block.depthwise.weight.t()[:, None], norm_units, mixed)
+    target.expand.set_float(block.expand.weight, mixed, hidden.sqrt())
     target.contract.set_float(block.contract.weight, hidden, torch.tensor(stream))
 
 

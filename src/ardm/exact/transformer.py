@@ -16,6 +16,7 @@ from ardm.exact.layers import (
     FLOAT32_SUM,
     NORM,
     WORD,
+    ExactDepthwise,
     ExactHead,
     ExactLayer,
     ExactNorm,
@@ -63,21 +64,23 @@ class ExactTransformer(nn.Module):
 
 
 class ExactBlock(nn.Module):
-    """stream + attention(norm), then stream + contract(relu(expand(norm))^2)."""
+    """stream + attention(norm), then stream + contract(relu(expand(norm))^2), a depthwise convolution before expand."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         width, hidden = config.width, config.mlp_ratio * config.width
         self.attention = ExactAttention(width, config.head_width)
-        self.norm = ExactNorm(width, limit=BYTE)
+        self.norm = ExactNorm(width, limit=BYTE if config.kernel == 1 else NORM)
+        self.depthwise = ExactDepthwise(width, (1, config.kernel)) if config.kernel > 1 else None
         self.expand = ExactProduct(width, hidden)
         self.contract = ExactProduct(hidden, width)
 
     def forward(self, x: Int32[Tensor, "B D C"], rotation: "ExactRotation", ops: Operations) -> Int32[Tensor, "B D C"]:
         """The block's output; x may be overwritten."""
         x = self.attention(x, rotation, ops)
-        rows = self.norm(x, ops).to(torch.int8).flatten(0, 1)
-        hidden = self.expand.squared_activations(rows, ops)
+        seen = self.norm(x, ops)
+        seen = seen.to(torch.int8) if self.depthwise is None else self.depthwise(seen[:, None], ops)[:, 0]
+        hidden = self.expand.squared_activations(seen.flatten(0, 1), ops)
         return self.contract.add_to(x.flatten(0, 1), hidden, ops).view(x.shape)
 
 

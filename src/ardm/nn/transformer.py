@@ -25,11 +25,15 @@ class TransformerConfig:
     """Channels of an attention head; the number of heads is width / head_width."""
     mlp_ratio: int = 4
     """Hidden channels of the feed-forward part, as a multiple of the width."""
+    kernel: int = 1
+    """Neighbouring variables that the feed-forward part sees at once, by a depthwise convolution; 1: itself alone."""
 
     def __post_init__(self) -> None:
         for name in ("num_layers", "width", "head_width", "mlp_ratio"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.kernel < 1 or self.kernel % 2 == 0:
+            raise ValueError(f"the kernel must be odd and positive, got {self.kernel}")
         if self.head_width % 2:
             raise ValueError(f"the head width must be even, got {self.head_width}")
         if self.width % self.head_width:
@@ -70,19 +74,37 @@ class Transformer(nn.Module):
 
 
 class Block(nn.Module):
-    """x + attention(norm x), then x + mlp(norm x)."""
+    """x + attention(norm x), then x + mlp(norm x), the norm mixed with that of neighbours if there is a kernel."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         width, hidden = config.width, config.mlp_ratio * config.width
         self.attention = Attention(width, config.head_width)
+        self.depthwise = Depthwise(width, config.kernel) if config.kernel > 1 else None
         self.expand = linear(width, hidden)
         self.contract = linear(hidden, width, zero=True)
 
     def forward(self, x: Float[Tensor, "B D C"], rotation: tuple[Tensor, Tensor]) -> Float[Tensor, "B D C"]:
         """The block's output."""
         x = x + self.attention(rms_norm(x), rotation)
-        return x + self.contract(F.relu(self.expand(rms_norm(x))).square())
+        seen = rms_norm(x) if self.depthwise is None else self.depthwise(rms_norm(x))
+        return x + self.contract(F.relu(self.expand(seen)).square())
+
+
+class Depthwise(nn.Module):
+    """A depthwise convolution along the variables, zeros around them, as a sum that PyTorch compiles to one pass."""
+
+    def __init__(self, width: int, kernel: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(kernel, width) * 0.5 * kernel**-0.5)
+        with torch.no_grad():
+            self.weight[kernel // 2] += 0.8  # at first mostly the variable itself
+
+    def forward(self, x: Float[Tensor, "B D C"]) -> Float[Tensor, "B D C"]:
+        """Each variable mixed with its neighbours, channel by channel."""
+        side, length = len(self.weight) // 2, x.shape[1]
+        padded, taps = F.pad(x, (0, 0, side, side)), self.weight.to(x.dtype)
+        return torch.stack([padded[:, k : k + length] * tap for k, tap in enumerate(taps)]).sum(0)
 
 
 class Attention(nn.Module):
