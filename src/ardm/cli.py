@@ -135,8 +135,9 @@ def interrupt_again(lost: "sys.UnraisableHookArgs") -> None:
 
 def entry_point() -> None:
     """The installed `ardm` command."""
-    # Threads that wait by spinning starve each other as soon as another process wants a core.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if "OMP_WAIT_POLICY" not in os.environ:
+        # Threads that sleep wake up late, and those that spin for long starve as soon as another process wants a core.
+        os.environ.setdefault("GOMP_SPINCOUNT", "2000")
     if os.name == "posix":
         signal.signal(signal.SIGTERM, terminate)
         sys.unraisablehook = interrupt_again

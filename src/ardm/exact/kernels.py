@@ -109,18 +109,21 @@ def attention_weights(scores, exponential, scale, high, low, totals):
     """Weights exponential[(peak - score) * scale, rounded] as 64 high + low, and their sum; peak: the row's largest."""
     rows, length = scores.shape
     last = np.float32(len(exponential) - 1)
+    weights = np.empty(length, np.int32)
     for i in range(rows):
         row = scores[i]
         peak = np.int32(row[0])  # integers, whose comparisons are vectorised
         for j in range(length):
             peak = max(peak, np.int32(row[j]))
+        for j in range(length):
+            weights[j] = np.int32(min(np.rint(np.float32(peak - np.int32(row[j])) * scale), last))
+        for j in range(length):  # only this loop is not vectorised
+            weights[j] = exponential[weights[j]]
         total = np.int32(0)
         for j in range(length):
-            distance = np.rint(np.float32(peak - np.int32(row[j])) * scale)
-            weight = exponential[np.int32(min(distance, last))]
-            total += weight
-            high[i, j] = np.int8(weight >> 6)
-            low[i, j] = np.int8(weight & 63)
+            total += weights[j]
+            high[i, j] = np.int8(weights[j] >> 6)
+            low[i, j] = np.int8(weights[j] & 63)
         totals[i] = total
 
 
