@@ -222,3 +222,9 @@ def test_random_strands_have_lengths_with_uniform_logarithms():
     assert lengths[lengths > 1].min() == 10
     assert abs(((lengths > 1) & (lengths < 50)).float().mean() - math.log(5) / math.log(25.1)) < 0.03
     assert torch.equal(random_strand_ranks(3, 4, torch.Generator()), torch.arange(4).expand(3, -1))
+
+
+def test_random_strands_of_long_items_are_not_longer_than_calls_are_many():
+    rows = random_strand_ranks(500, 16_000, torch.Generator().manual_seed(0))
+    lengths = (rows == 1).int().argmax(dim=1)
+    assert (int(lengths.min()), int(lengths.max())) == (10, 250)

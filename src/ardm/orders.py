@@ -129,8 +129,8 @@ def _splitmix64(x: UInt64[np.ndarray, "N"]) -> UInt64[np.ndarray, "N"]:
         return z ^ (z >> np.uint64(31))
 
 
-LEAST_STRAND = 10
-"""The shortest strands that are trained for: fewer calls for an item would lose too much anyway."""
+LEAST_STRAND, MOST_STRAND = 10, 250
+"""The shortest and longest strands that are trained for: calls of a stage with which items are coded."""
 
 NAMED_ORDERS: dict[str, Callable[[Shape], Order]] = {
     "raster": raster,
@@ -174,11 +174,11 @@ def strand_ranks(num_variables: int, lengths: Int[Tensor, "B"]) -> Int[Tensor, "
 
 
 def random_strand_ranks(num_items: int, num_variables: int, generator: torch.Generator) -> Int[Tensor, "B D"]:
-    """The inverses of orders in strands: lengths with uniform logarithms, up to one strand of all variables."""
-    least = min(LEAST_STRAND, num_variables)
+    """The inverses of orders in strands: lengths with uniform logarithms, one strand of all variables at most."""
+    least, most = min(LEAST_STRAND, num_variables), min(MOST_STRAND, num_variables)
     power = torch.rand(num_items, generator=generator, device=generator.device, dtype=torch.float64)
-    lengths = least * ((num_variables + 1) / least) ** power
-    return strand_ranks(num_variables, lengths.long().clamp(max=num_variables))
+    lengths = least * ((most + 1) / least) ** power
+    return strand_ranks(num_variables, lengths.long().clamp(max=most))
 
 
 def random_stage_orders(
