@@ -227,4 +227,5 @@ def test_random_strands_have_lengths_with_uniform_logarithms():
 def test_random_strands_of_long_items_are_not_longer_than_calls_are_many():
     rows = random_strand_ranks(500, 16_000, torch.Generator().manual_seed(0))
     lengths = (rows == 1).int().argmax(dim=1)
-    assert (int(lengths.min()), int(lengths.max())) == (10, 250)
+    assert lengths.min() == 10
+    assert 240 < lengths.max() <= 250
