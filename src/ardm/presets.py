@@ -55,7 +55,7 @@ def text8_small() -> RunConfig:
     return RunConfig(
         preset="text8-small",
         data=TextData(kind="text8"),
-        network=TransformerConfig(num_layers=4, width=128, head_width=32),
+        network=TransformerConfig(num_layers=4, width=128, head_width=32, kernel=7),
         train=TrainConfig(
             steps=2000,
             batch_size=16,
