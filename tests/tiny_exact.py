@@ -62,7 +62,7 @@ VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
     "staged": ("text", {"depth": DepthConfig(base=3)}),
     "staged-bytes": ("bytes", {"depth": DepthConfig(base=5, parametrization="direct")}),
     "deep-text": ("text", {"network": DEEP_TRANSFORMER}),
-    "mixed-text": ("text", {"network": replace(DEEP_TRANSFORMER, kernel=5)}),
+    "mixed": ("text", {"network": replace(DEEP_TRANSFORMER, kernel=5)}),
     "deep-images": ("colour", {"network": DEEP_UNET}),
     "deep-sound": ("sound", {"network": DEEP_UNET}),
 }

@@ -37,6 +37,7 @@ GRIDS = {
     "companded": (1, 6),
     "upscaled": (3, 2),
     "staged": (1, 8),
+    "mixed": (1, 8),
 }
 """The kinds of models, and how many samples a value has below and beside each other."""
 
