@@ -224,7 +224,7 @@ def test_random_strands_have_lengths_with_uniform_logarithms():
     assert torch.equal(random_strand_ranks(3, 4, torch.Generator()), torch.arange(4).expand(3, -1))
 
 
-def test_random_strands_of_long_items_are_not_longer_than_calls_are_many():
+def test_random_strands_of_long_items_have_at_most_250_variables():
     rows = random_strand_ranks(500, 16_000, torch.Generator().manual_seed(0))
     lengths = (rows == 1).int().argmax(dim=1)
     assert lengths.min() == 10

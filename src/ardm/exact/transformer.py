@@ -1,7 +1,8 @@
 """The exact form of `nn.Transformer`: the same blocks on integers.
 
 stream = embedding                                           int32, 2^-k of a unit
-block:   stream += output(attention(norm)), then stream += contract(relu(expand(norm))^2)
+block:   stream += output(attention(norm)), then stream += contract(relu(expand(norm))^2);
+         with a kernel expand(depthwise(norm in 12 bits))
 attention: queries and keys normalised in 12 bits, turned by integer cosines, then bytes; scores become weights
            of 12 bits by a table of the exponential; the weighted mean of values is one division
 outputs  = head(norm in 16 bits), for the wanted variables alone
@@ -64,7 +65,7 @@ class ExactTransformer(nn.Module):
 
 
 class ExactBlock(nn.Module):
-    """stream + attention(norm), then stream + contract(relu(expand(norm))^2), a depthwise convolution before expand."""
+    """stream + attention(norm), then stream + contract(relu(expand(norm))^2), with a kernel the norm convolved."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()

@@ -1,5 +1,7 @@
 """Our Transformer: RoPE, QK-norm, squared ReLU, RMS norms without gains, residual outputs that start at zero.
 
+With a kernel, feed-forward parts see their neighbours by a depthwise convolution.
+
 Every block has an exact integer form (products, one square root and one division for a norm, a table for the
 softmax's exponential), which the codec needs. The network sees neither the step t nor, with a mask class of
 its own, the mask: both follow from the input.
