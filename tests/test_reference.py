@@ -20,6 +20,7 @@ IDENTITIES = {
     "colour": "33b86fa520ef80ae578aade3f9a66c6d",
     "sound": "d45c6b1213dc9a978eebf0daa490e377",
     "logistic": "2e452a68aa5d688bec509651d9f0cf15",
+    "mixed": "c984aa18fd67a8005dcca9debcde95b9",
     "companded": "9144d0f982d1793a4a0d5bef456bcea2",
     "upscaled": "02f521dfed40e745668f51f57184e199",
     "staged": "54492ae5aa12cbffda0b3e5143c1c61f",
