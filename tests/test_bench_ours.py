@@ -101,7 +101,7 @@ def counting(function, calls):
 def test_a_network_is_timed_to_its_end(monkeypatch):
     network = TimedNetwork(tiny_exact("text").exact.network)
     waited = []
-    monkeypatch.setattr("ardm.bench.ours.synchronize", lambda device: waited.append((device, network.seconds)))
+    monkeypatch.setattr("ardm.bench.ours.finish_stream", lambda device: waited.append((device, network.seconds)))
     test = network.test
     network.integers(test.inputs, test.mask, test.stage, test.mask.sum(1), test.where)
     assert waited == [(torch.device("cpu"), 0.0)]  # before the clock is read

@@ -61,7 +61,7 @@ def row(parametrization, outputs, stage=0, parent=0, before=()) -> str:
     """The weights of one symbol."""
     column = np.array(list(before), np.int64)[None]
     weights = spelling_of(parametrization).weights(
-        np.array([outputs], np.int32), np.array([stage]), np.array([parent]), column
+        torch.from_numpy(np.array([outputs], np.int32)), torch.tensor([stage]), torch.tensor([parent]), column
     )[0]
     return spaced_out(weights[weights > 0])
 

@@ -20,6 +20,7 @@ from ardm.codec.frequencies import (
     mixture_weights,
     softmax_weights,
 )
+from ardm.codec.softmax import tensor_weights
 from ardm.codec.symbols import Nibbles
 from ardm.depth import absorbing
 from ardm.exact.outputs import OutputUnits
@@ -42,8 +43,11 @@ def exponentials(logits):
 
 
 def softmax_row(logits, first=0, count=None, width=None):
+    """A row by the compiled loop, which tensor operations must give as well."""
     count = len(logits) if count is None else count
-    rows = softmax_weights(np.array([logits], np.int32), np.array([first]), np.array([count]), width or len(logits))
+    arrays, width = (np.array([logits], np.int32), np.array([first]), np.array([count])), width or len(logits)
+    rows = softmax_weights(*arrays, width)
+    np.testing.assert_array_equal(rows, tensor_weights(*map(torch.from_numpy, arrays), width))
     return rows[0].tolist()
 
 
@@ -166,11 +170,11 @@ def test_the_widest_mixtures_stay_in_bounds():
 
 def class_probabilities(nibbles, outputs, num_classes):
     """The probability of every class, as the product over its digits."""
-    stage = np.zeros(num_classes, int)
-    symbols = nibbles.symbols(stage, stage, np.arange(num_classes))
+    stage = torch.zeros(num_classes, dtype=torch.long)
+    symbols = nibbles.symbols(stage, stage, torch.arange(num_classes))
     probabilities = np.ones(num_classes)
     for i in range(nibbles.length):
-        weights = nibbles.weights(np.tile(outputs, (num_classes, 1)), stage, stage, symbols[:, :i])
+        weights = nibbles.weights(torch.from_numpy(np.tile(outputs, (num_classes, 1))), stage, stage, symbols[:, :i])
         probabilities *= weights[np.arange(num_classes), symbols[:, i]] / TOTAL_WEIGHT
     return probabilities
 

@@ -8,9 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ardm.codec.items import BATCHES_AT_A_TIME, ItemCodec
+from ardm.codec.items import ItemCodec
 from ardm.codec.plan import orders_and_schedule
 from ardm.codec.symbols import spelling_of
+from ardm.codec.threads import BATCHES_AT_A_TIME
 from ardm.container.options import OrderChoice
 from ardm.depth import BaseDepthMap, DepthMap, absorbing
 from ardm.errors import DamagedError
@@ -111,15 +112,15 @@ def test_spellings_take_every_child_of_every_parent_there_and_back(name):
     depth, spelling = parametrization.depth, spelling_of(parametrization)
     levels = depth.levels.numpy()
     for s in range(depth.num_stages):
-        parent, child = np.unique(levels[s : s + 2], axis=1)
-        stage = np.full_like(parent, s)
+        parent, child = map(torch.from_numpy, np.unique(levels[s : s + 2], axis=1))
+        stage = torch.full_like(parent, s)
         symbols = spelling.symbols(stage, parent, child)
         assert (spelling.child(stage, parent, symbols) == child).all()
-        outputs = np.zeros((len(parent), parametrization.num_outputs), np.int32)
+        outputs = torch.zeros(len(parent), parametrization.num_outputs, dtype=torch.int32)
         assert symbols.shape == (len(parent), spelling.length)
         if spelling.length == 1:
             reachable = (spelling.weights(outputs, stage, parent, symbols[:, :0]) > 0).sum(1)
-            assert (reachable == [(parent == p).sum() for p in parent]).all()
+            assert reachable.tolist() == [int((parent == p).sum()) for p in parent]
 
 
 @pytest.mark.parametrize("name", ["classes", "siblings", "siblings of any kind", "digits", "bits"])

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from ardm.bench.codecs import CodedBits
 from ardm.bench.items import Item, item_of_content
-from ardm.bench.training import synchronize
 from ardm.checkpoint import TrainedModel
 from ardm.codec.canvases import BATCH_VARIABLES, SLAB_VARIABLES, Batching
 from ardm.codec.items import ItemCodec
@@ -41,7 +40,7 @@ class TimedNetwork(ExactNetwork):
         """The outputs of the network, which on CUDA has computed them when it returns."""
         with self._timed():
             outputs = super().integers(*arguments)
-            synchronize(arguments[0].device)
+            finish_stream(outputs.device)
         return outputs
 
     @contextmanager
@@ -170,6 +169,12 @@ def _our_codec(trained: TrainedModel, number: int, batch_size: int | None) -> Ou
         batch_size=batch_size or max(1, BATCH_VARIABLES[device.type] // math.prod(model.shape)),
         device=str(device),
     )
+
+
+def finish_stream(device: torch.device) -> None:
+    """Wait for what this thread has given a CUDA device, and for nothing of other threads."""
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()
 
 
 def _item(restored: Restored) -> Item:

@@ -9,7 +9,6 @@ left out of the groups, and groups without any other cost no call:
 The network sees in `t` how many variables are revealed.
 """
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,15 +67,18 @@ class Context:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rows:
-    """The R variables of several groups, one group after the other, and what the network says of them."""
+    """The R variables of several groups, one group after the other, and what the network says of them.
 
-    outputs: Integer[np.ndarray, "R O"]
-    item: Int[np.ndarray, "R"]
+    All but the bounds are where the network is.
+    """
+
+    outputs: Integer[Tensor, "R O"]
+    item: Int[Tensor, "R"]
     """Each row's place in the batch."""
-    variable: Int[np.ndarray, "R"]
-    stage: Int[np.ndarray, "R"]
-    parent: Int[np.ndarray, "R"]
-    bounds: list[tuple[int, int]]
+    variable: Int[Tensor, "R"]
+    stage: Int[Tensor, "R"]
+    parent: Int[Tensor, "R"]
+    bounds: Int[np.ndarray, "B 2"]
     """Where the rows of each group begin and end."""
 
 
@@ -132,27 +134,35 @@ class Caller:
 
     def call(self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], groups: Sequence[Group]) -> Rows:
         """What the network says of one group of each item. One call."""
-        where, is_real = _padded([group.variables for group in groups])
-        real = self.tensor(np.flatnonzero(is_real)) if not is_real.all() else None
-        stages = np.array([group.stage for group in groups])
-        index = torch.from_numpy(where).to(self.device)
-        shape = (-1, *self._shape)
-        outputs = self._network.integers(
-            inputs.view(shape), mask.view(shape), torch.from_numpy(stages).to(self.device), mask.sum(1), index
-        )
-        sizes = is_real.sum(1)
+        where, sizes = self._where(groups)
+        stage, shape = self.tensor([group.stage for group in groups]), (-1, *self._shape)
+        outputs = self._network.integers(inputs.view(shape), mask.view(shape), stage, mask.sum(1), where)
+        ends = sizes.cumsum()
+        item = torch.arange(len(groups), device=self.device)[:, None].expand_as(where)
+        real = None
+        if sizes.min() < where.shape[1]:
+            real = self.tensor(np.flatnonzero(np.arange(where.shape[1]) < sizes[:, None]))
         return Rows(
             outputs=_selected(outputs, real),
-            item=np.arange(len(groups)).repeat(sizes),
-            variable=where[is_real],
-            stage=stages.repeat(sizes),
-            parent=_selected(inputs.gather(1, index), real),
-            bounds=list(itertools.pairwise([0, *sizes.cumsum().tolist()])),
+            item=_selected(item, real),
+            variable=_selected(where, real),
+            stage=_selected(stage[:, None].expand_as(where), real),
+            parent=_selected(inputs.gather(1, where), real),
+            bounds=np.stack([ends - sizes, ends], axis=1),
         )
 
-    def tensor(self, values: Sequence[int] | Int[np.ndarray, "B"]) -> Int[Tensor, "B"]:
+    def tensor(self, values: Sequence[int] | Int[np.ndarray, "*B"]) -> Int[Tensor, "*B"]:
         """Whole numbers on the network's device."""
         return torch.as_tensor(values, dtype=torch.long, device=self.device)
+
+    def _where(self, groups: Sequence[Group]) -> tuple[Int[Tensor, "B N"], Int[np.ndarray, "B"]]:
+        """The variables of each group, with 0 in the places that a group leaves, and how many they are."""
+        sizes = np.array([group.variables.size for group in groups])
+        if all(group is groups[0] for group in groups):
+            return self.tensor(groups[0].variables).repeat(len(groups), 1), sizes
+        where = np.zeros((len(groups), sizes.max()), np.int64)
+        where[np.arange(sizes.max()) < sizes[:, None]] = np.concatenate([group.variables for group in groups])
+        return self.tensor(where), sizes
 
     def _plan(self, coded: Bool[np.ndarray, "D"]) -> list[Group]:
         plan = []
@@ -163,16 +173,7 @@ class Caller:
         return plan
 
 
-def _padded(parts: Sequence[Int[np.ndarray, "_"]]) -> tuple[Int[np.ndarray, "B N"], Bool[np.ndarray, "B N"]]:
-    """The parts as rows of one array, and where it holds them; elsewhere it is 0."""
-    sizes = np.array([part.size for part in parts])
-    is_real = np.arange(sizes.max()) < sizes[:, None]
-    padded = np.zeros(is_real.shape, np.int64)
-    padded[is_real] = np.concatenate(parts)
-    return padded, is_real
-
-
-def _selected(rows: Integer[Tensor, "B N *O"], real: Int[Tensor, "R"] | None) -> Integer[np.ndarray, "R *O"]:
-    """The rows of these numbers, or all, chosen where they are: padding is not worth a copy from a GPU."""
+def _selected(rows: Integer[Tensor, "B N *O"], real: Int[Tensor, "R"] | None) -> Integer[Tensor, "R *O"]:
+    """The rows of these numbers, or all."""
     rows = rows.flatten(0, 1)
-    return (rows if real is None else rows[real]).cpu().numpy()
+    return rows if real is None else rows[real]

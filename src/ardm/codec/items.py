@@ -15,11 +15,8 @@ coded variables, item by item, by rising index, each as a 32-bit little-endian n
 
 import itertools
 import math
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
-from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -32,34 +29,17 @@ from ardm.codec.coder import CHECK_BITS, Encoder
 from ardm.codec.streams import Streams
 from ardm.codec.symbols import Spelling, spelling_of
 from ardm.codec.tables import WEIGHT_BITS
+from ardm.codec.threads import BATCHES_AT_A_TIME, in_threads
 from ardm.errors import DamagedError
 from ardm.parametrizations import Parametrization
 from ardm.schedule import Schedule
 
 CPU = torch.device("cpu")
-Result = TypeVar("Result")
-
 OnBatch = Callable[[int], None]
-BATCHES_AT_A_TIME = {"cpu": 1, "cuda": 4}
-"""Batches that are coded at a time, by the kind of device; exact networks have threads of their own on a CPU."""
 
 
 def _ignore(num_rows: int) -> None:
     pass
-
-
-def _in_threads(num_threads: int, function: Callable[..., Result], *columns: Iterable[Any]) -> Iterator[Result]:
-    """What a function makes of each row of the columns, in turn; no more are under way than there are threads."""
-    if num_threads == 1:
-        yield from map(function, *columns)
-        return
-    with ThreadPoolExecutor(num_threads) as pool:
-        under_way: deque[Future[Result]] = deque()
-        for row in zip(*columns, strict=True):
-            if len(under_way) == num_threads:
-                yield under_way.popleft().result()
-            under_way.append(pool.submit(function, *row))
-        yield from (future.result() for future in under_way)
 
 
 class ItemCodec:
@@ -227,9 +207,10 @@ class ItemCodec:
             index = torch.arange(items.start, items.stop, device=known.device)
             here = context.of(index)
             batch = _Batch(self._caller, self._spelling, known[index], here, self._absorbing_value, ranges(own))
-            return batch.decode(payloads[bundles.start : bundles.stop], on_batch)
+            values, errors = batch.decode(payloads[bundles.start : bundles.stop], on_batch)
+            return values.cpu(), errors
 
-        decoded = _in_threads(num_threads, decode, own_sizes, of_bundles, of_items)
+        decoded = in_threads(self._caller.device, decode, own_sizes, of_bundles, of_items)
         for bundles, items, (values, damaged_here) in zip(of_bundles, of_items, decoded, strict=True):
             x[items.start : items.stop] = values
             damaged |= {bundles[bundle]: error for bundle, error in damaged_here.items()}
@@ -263,7 +244,7 @@ class ItemCodec:
         rows = ((item, group) for item, plan in enumerate(plans) for group in plan)
         num_threads = BATCHES_AT_A_TIME[self._caller.device.type]
         batches = iter(lambda: list(itertools.islice(rows, max(1, batch_size // num_threads))), [])
-        coded = _in_threads(num_threads, lambda batch: self._coded_groups(x, context, batch, on_batch), batches)
+        coded = in_threads(self._caller.device, lambda batch: self._coded_groups(x, context, batch, on_batch), batches)
         coded_groups = itertools.chain.from_iterable(coded)
         for plan in plans:
             yield [pair for _ in plan for pair in next(coded_groups)]
@@ -278,17 +259,18 @@ class ItemCodec:
         mask, stage = self._caller.mask(groups, context), self._caller.tensor([group.stage for group in groups])
         level = (stage[:, None] + mask).masked_fill(context.absent, 0)
         rows = self._caller.call(self._caller.at_level(x, level), mask, groups)
-        item, variable, level = map(self._caller.tensor, (rows.item, rows.variable, rows.stage + 1))
-        children = self._caller.at_level(x[item, variable], level).cpu().numpy()
+        children = self._caller.at_level(x[rows.item, rows.variable], rows.stage + 1)
         on_batch(len(batch))
         return self._spelled(rows, children)
 
-    def _spelled(self, rows: Rows, children: Int[np.ndarray, "R"]) -> list[Coded]:
+    def _spelled(self, rows: Rows, children: Int[Tensor, "R"]) -> list[Coded]:
         """For each group the symbols of its children."""
         symbols = self._spelling.symbols(rows.stage, rows.parent, children)
         positions = range(self._spelling.length)
         weights = [self._spelling.weights(rows.outputs, rows.stage, rows.parent, symbols[:, :i]) for i in positions]
-        return [[(symbols[begin:end, i], weights[i][begin:end]) for i in positions] for begin, end in rows.bounds]
+        return [
+            [(symbols[begin:end, i], weights[i][begin:end]) for i in positions] for begin, end in rows.bounds.tolist()
+        ]
 
 
 class _Batch:
@@ -335,14 +317,11 @@ class _Batch:
         """Reveal one group of each of some items."""
         index = self._caller.tensor(items)
         rows = self._call(index, groups)
-        bounds, stream_of = np.array(rows.bounds), self._stream_of[items]
         symbols = np.zeros((len(rows.parent), self._spelling.length), np.int64)
         for i in range(self._spelling.length):
             weights = self._spelling.weights(rows.outputs, rows.stage, rows.parent, symbols[:, :i])
-            symbols[:, i] = streams.read(weights, bounds, stream_of)
-        children = self._spelling.child(rows.stage, rows.parent, symbols)
-        place, variable, child = map(self._caller.tensor, (rows.item, rows.variable, children))
-        self._values[index[place], variable] = child
+            symbols[:, i] = streams.read(weights, rows.bounds, self._stream_of[items])
+        self._values[index[rows.item], rows.variable] = self._spelling.child(rows.stage, rows.parent, symbols)
 
     def _call(self, items: Int[Tensor, "B"], groups: Sequence[Group]) -> Rows:
         context = self._context.of(items)

@@ -7,13 +7,17 @@
 | `Digits` | direct | the digit of the stage |
 | `Nibbles` | mixture of logistics | the hexadecimal digits of its class, most significant first |
 
-Symbols that no class can reach have no weight (see `frequencies`). R rows, one for each variable.
+Symbols that no class can reach have no weight (see `frequencies`). R rows, one for each variable: stages, parents and
+children are where the network is, symbols and weights where the coder is.
 """
 
+from functools import cache
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from jaxtyping import Int, Integer
+from torch import Tensor
 
 from ardm.codec.frequencies import (
     DIGIT_BASE,
@@ -22,8 +26,8 @@ from ardm.codec.frequencies import (
     grouped_weights,
     log_scale_range,
     mixture_weights,
-    softmax_weights,
 )
+from ardm.codec.softmax import softmax_weights
 from ardm.depth import BaseDepthMap, DepthMap
 from ardm.parametrizations import (
     CompandedMixtureParametrization,
@@ -33,7 +37,7 @@ from ardm.parametrizations import (
     Parametrization,
 )
 
-Column = Int[np.ndarray, "R"]
+Column = Int[Tensor, "R"]
 
 MAX_CLASSES = 1 << 16
 """As many fit in the coarse weights of the coder's last symbols."""
@@ -51,7 +55,7 @@ class Spelling(Protocol):
         """The symbols of children."""
 
     def weights(
-        self, outputs: Integer[np.ndarray, "R O"], stage: Column, parent: Column, before: Int[np.ndarray, "R g"]
+        self, outputs: Integer[Tensor, "R O"], stage: Column, parent: Column, before: Int[np.ndarray, "R g"]
     ) -> Weights:
         """The weights of the next symbols after those `before`."""
 
@@ -85,17 +89,18 @@ class Classes:
 
     def symbols(self, stage: Column, parent: Column, child: Column) -> Int[np.ndarray, "R G"]:
         """The classes themselves."""
-        return child[:, None]
+        return _numpy(child)[:, None]
 
     def weights(
-        self, outputs: Integer[np.ndarray, "R O"], stage: Column, parent: Column, before: Int[np.ndarray, "R g"]
+        self, outputs: Integer[Tensor, "R O"], stage: Column, parent: Column, before: Int[np.ndarray, "R g"]
     ) -> Weights:
         """A softmax over all outputs."""
-        return softmax_weights(outputs, np.zeros_like(stage), np.full_like(stage, self._num_classes), self._num_classes)
+        first, count = torch.zeros_like(stage), torch.full_like(stage, self._num_classes)
+        return softmax_weights(outputs, first, count, self._num_classes)
 
     def child(self, stage: Column, parent: Column, symbols: Int[np.ndarray, "R G"]) -> Column:
         """The classes themselves."""
-        return symbols[:, 0]
+        return torch.from_numpy(symbols[:, 0]).to(parent.device)
 
 
 class Siblings:
@@ -122,18 +127,20 @@ class Siblings:
 
     def symbols(self, stage: Column, parent: Column, child: Column) -> Int[np.ndarray, "R G"]:
         """The numbers of children among their siblings; a value has one parent only."""
-        return self._number[stage, child][:, None]
+        return self._number[_numpy(stage), _numpy(child)][:, None]
 
     def weights(
-        self, outputs: Integer[np.ndarray, "R O"], stage: Column, parent: Column, before: Int[np.ndarray, "R g"]
+        self, outputs: Integer[Tensor, "R O"], stage: Column, parent: Column, before: Int[np.ndarray, "R g"]
     ) -> Weights:
         """Sums over the classes below each child."""
-        begin, end = self._begin[stage, parent], self._end[stage, parent]
-        return grouped_weights(outputs, begin, end, self._classes, self._siblings, self._values.shape[2])
+        place = _numpy(stage), _numpy(parent)
+        begin, end = self._begin[place], self._end[place]
+        return grouped_weights(_numpy(outputs), begin, end, self._classes, self._siblings, self._values.shape[2])
 
     def child(self, stage: Column, parent: Column, symbols: Int[np.ndarray, "R G"]) -> Column:
         """The values of the numbered children."""
-        return self._values[stage, parent, symbols[:, 0]]
+        values = self._values[_numpy(stage), _numpy(parent), symbols[:, 0]]
+        return torch.from_numpy(values).to(parent.device)
 
 
 def _sorted_families(parents: Int[np.ndarray, "K"], children: Int[np.ndarray, "K"]) -> tuple[Int[np.ndarray, "K"], ...]:
@@ -151,22 +158,26 @@ class Digits:
 
     def __init__(self, depth: BaseDepthMap) -> None:
         self._base, self._num_classes = depth.base, depth.num_classes
-        self._scale = depth.base ** np.arange(depth.num_stages)[::-1]
+        self._scales = tuple(depth.base**power for power in reversed(range(depth.num_stages)))
 
     def symbols(self, stage: Column, parent: Column, child: Column) -> Int[np.ndarray, "R G"]:
         """The digits (child - parent) / b^(S-1-stage)."""
-        return ((child - parent) // self._scale[stage])[:, None]
+        return _numpy((child - parent) // self._scale(stage))[:, None]
 
     def weights(
-        self, outputs: Integer[np.ndarray, "R O"], stage: Column, parent: Column, before: Int[np.ndarray, "R g"]
+        self, outputs: Integer[Tensor, "R O"], stage: Column, parent: Column, before: Int[np.ndarray, "R g"]
     ) -> Weights:
         """A softmax over the b outputs of the stage."""
-        beyond = -(-(self._num_classes - parent) // self._scale[stage])
-        return softmax_weights(outputs, stage * self._base, np.minimum(beyond, self._base), self._base)
+        beyond = -(-(self._num_classes - parent) // self._scale(stage))
+        return softmax_weights(outputs, stage * self._base, beyond.clamp(max=self._base), self._base)
 
     def child(self, stage: Column, parent: Column, symbols: Int[np.ndarray, "R G"]) -> Column:
         """The parents with their next digit."""
-        return parent + symbols[:, 0] * self._scale[stage]
+        return parent + torch.from_numpy(symbols[:, 0]).to(parent.device) * self._scale(stage)
+
+    def _scale(self, stage: Column) -> Column:
+        """What a digit of the stage counts."""
+        return _table(self._scales, stage.device)[stage]
 
 
 class Nibbles:
@@ -186,16 +197,16 @@ class Nibbles:
 
     def symbols(self, stage: Column, parent: Column, child: Column) -> Int[np.ndarray, "R G"]:
         """The digits, most significant first."""
-        return child[:, None] // self._sizes % DIGIT_BASE
+        return _numpy(child)[:, None] // self._sizes % DIGIT_BASE
 
     def weights(
-        self, outputs: Integer[np.ndarray, "R O"], stage: Column, parent: Column, before: Int[np.ndarray, "R g"]
+        self, outputs: Integer[Tensor, "R O"], stage: Column, parent: Column, before: Int[np.ndarray, "R g"]
     ) -> Weights:
         """Those of the next digit."""
         num_before = before.shape[1]
         first = before @ self._sizes[:num_before]
         return mixture_weights(
-            outputs,
+            _numpy(outputs),
             first,
             int(self._sizes[num_before]),
             self._num_classes,
@@ -205,4 +216,13 @@ class Nibbles:
 
     def child(self, stage: Column, parent: Column, symbols: Int[np.ndarray, "R G"]) -> Column:
         """The classes that digits spell."""
-        return symbols @ self._sizes
+        return torch.from_numpy(symbols @ self._sizes).to(parent.device)
+
+
+def _numpy(x: Tensor) -> np.ndarray:
+    return x.cpu().numpy()
+
+
+@cache
+def _table(values: tuple[int, ...], device: torch.device) -> Tensor:
+    return torch.tensor(values, device=device)

@@ -15,6 +15,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Bool, Integer
@@ -25,6 +26,8 @@ OVERLAP_FRACTION = 8
 """Neighbours share this part of a window."""
 BUNDLE_VARIABLES = 2**14
 """The windows of a bundle have at most so many places, or it is one window."""
+FEW_WINDOWS = 64
+"""As many are remembered, for the next array of the same size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +83,9 @@ def num_windows(size: Shape, shape: Shape) -> int:
 
 def windows(size: Shape, shape: Shape) -> Iterator[Window]:
     """The windows of a shape over an array, the last axis fastest."""
-    axes = [_spans(*axis) for axis in zip(size, shape, strict=True)]
-    return map(_window, itertools.product(*axes))
+    if num_windows(size, shape) > FEW_WINDOWS:
+        return _windows(size, shape)
+    return iter(_few_windows(size, shape))
 
 
 def num_bundles(size: Shape, shape: Shape) -> int:
@@ -115,6 +119,16 @@ def cut(canvas: Canvas, window: Window, shape: Shape) -> Item:
 def paste(canvas: Canvas, window: Window, x: Integer[np.ndarray, "D"], shape: Shape) -> None:
     """Fill in what a window has coded."""
     canvas.values[window.coded_area] = x.reshape(shape)[window.coded]
+
+
+@lru_cache
+def _few_windows(size: Shape, shape: Shape) -> tuple[Window, ...]:
+    return tuple(_windows(size, shape))
+
+
+def _windows(size: Shape, shape: Shape) -> Iterator[Window]:
+    axes = [_spans(*axis) for axis in zip(size, shape, strict=True)]
+    return map(_window, itertools.product(*axes))
 
 
 def _bundle_size(shape: Shape) -> int:

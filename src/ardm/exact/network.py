@@ -17,9 +17,12 @@ from torch import Tensor, nn
 from ardm.errors import ExactError
 from ardm.exact.operations import Operations, available_operations
 from ardm.exact.outputs import OutputUnits
+from ardm.exact.recordings import Recorded
 
 PART_POSITIONS = 8192
 """On a CPU so many variables are evaluated at a time in a thread: more would leave its caches."""
+FEWEST_WANTED = 64
+"""On a GPU at least so many variables are computed."""
 FORCED_OPERATIONS = "ARDM_EXACT"
 """Environment variable that names the only operations to use: compiled, int8, float32 or float64."""
 MOST_OF_A_REASON = 120
@@ -83,6 +86,7 @@ class ExactNetwork(nn.Module):
         super().__init__()
         self.core, self.units, self.test = core, units, test
         self._chosen: dict[torch.device, Operations] = {}
+        self._recordings: dict[Operations, Recorded] = {}
 
     @torch.no_grad()
     def integers(
@@ -99,13 +103,19 @@ class ExactNetwork(nn.Module):
 
     def _integers(self, inputs: Tensor, mask: Tensor, stage: Tensor, where: Tensor, ops: Operations) -> Tensor:
         if inputs.device.type != "cpu":
-            return self.core(inputs, mask, stage, where, ops)
+            return self._recorded(ops)(inputs, mask, stage, _padded(where))[:, : where.shape[1]]
         cores = torch.get_num_threads()
         num_items = max(1, min(PART_POSITIONS // inputs[0].numel(), -(-len(inputs) // cores)))
         parts = list(zip(*(x.split(num_items) for x in (inputs, mask, stage, where)), strict=True))
         threads = min(cores, len(parts))
         evaluate = _pool(threads, cores // threads).map if threads > 1 else map
         return torch.cat(list(evaluate(lambda part: self.core(*part, ops), parts)))
+
+    def _recorded(self, ops: Operations) -> Recorded:
+        with _CHOOSING:
+            if ops not in self._recordings:
+                self._recordings[ops] = Recorded(lambda *arguments: self.core(*arguments, ops))
+        return self._recordings[ops]
 
     def forward(
         self,
@@ -124,6 +134,12 @@ class ExactNetwork(nn.Module):
             if device not in self._chosen:
                 self._chosen[device] = choose_operations(self.core, self.test, device)
         return self._chosen[device]
+
+
+def _padded(where: Int[Tensor, "B N"]) -> Int[Tensor, "B M"]:
+    """As many wanted variables as a power of two, so that few sizes come again and again."""
+    num_wanted = where.shape[1]
+    return nn.functional.pad(where, (0, max(FEWEST_WANTED, 1 << (num_wanted - 1).bit_length()) - num_wanted))
 
 
 def choose_operations(core: nn.Module, test: SelfTest, device: torch.device) -> Operations:

@@ -1,0 +1,59 @@
+"""Batches in threads: a GPU computes for some while the symbols of others are read."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from typing import Any, TypeVar
+
+import torch
+
+Result = TypeVar("Result")
+
+BATCHES_AT_A_TIME = {"cpu": 1, "cuda": 4}
+"""Batches that are coded at a time, by the kind of device; exact networks have threads of their own on a CPU."""
+
+
+class _OfThread(threading.local):
+    """What a thread keeps."""
+
+    def __init__(self) -> None:
+        self.streams: dict[torch.device, torch.cuda.Stream] = {}
+
+
+_OWN = _OfThread()
+
+
+def in_threads(device: torch.device, function: Callable[..., Result], *columns: Iterable[Any]) -> Iterator[Result]:
+    """What a function makes of each row of the columns, in turn, several at a time where the device is a GPU."""
+    num_threads = BATCHES_AT_A_TIME[device.type]
+    if num_threads == 1:
+        yield from map(function, *columns)
+        return
+    under_way: deque[Future[Result]] = deque()
+    for row in zip(*columns, strict=True):
+        if len(under_way) == num_threads:
+            yield under_way.popleft().result()
+        under_way.append(_pool(num_threads).submit(_on_own_stream, device, function, *row))
+    yield from (future.result() for future in under_way)
+
+
+@cache
+def _pool(num_threads: int) -> ThreadPoolExecutor:
+    """Threads that stay, as they keep recordings of calls (see `exact.recordings`)."""
+    return ThreadPoolExecutor(num_threads)
+
+
+def _on_own_stream(device: torch.device, function: Callable[..., Result], *arguments: Any) -> Result:
+    """What a function gives, computed where no other thread's computing is waited for."""
+    if device.type != "cuda":
+        return function(*arguments)
+    if device not in _OWN.streams:
+        _OWN.streams[device] = torch.cuda.Stream(device)
+    stream = _OWN.streams[device]
+    stream.wait_stream(torch.cuda.default_stream(device))
+    with torch.cuda.stream(stream):
+        result = function(*arguments)
+    stream.synchronize()
+    return result

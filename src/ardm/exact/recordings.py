@@ -1,0 +1,77 @@
+"""Calls of a function on a GPU as recorded graphs: where sizes come again, one launch instead of hundreds.
+
+Only threads with a stream of their own record (see `codec.threads`). The default stream cannot be recorded, and PyTorch
+deals out the same few streams over and over: work that another thread gave to a stream while it is being recorded would
+not be done, but recorded as well.
+"""
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+CALLS_BEFORE = 2
+"""Calls of a size before it is recorded, which takes as long as some calls."""
+MOST_RECORDINGS = 24
+"""Recordings that a thread keeps; the one that was used longest ago goes first."""
+_RECORDING = threading.Lock()
+"""One thread records at a time."""
+
+Key = tuple[torch.Size, ...]
+
+
+class Recording:
+    """One call, recorded on the current stream with tensors of its own."""
+
+    def __init__(self, function: Callable[..., Tensor], arguments: Sequence[Tensor], pool: Any) -> None:
+        self._arguments = [x.clone() for x in arguments]
+        self._graph = torch.cuda.CUDAGraph()
+        with _RECORDING:
+            self._graph.capture_begin(pool, capture_error_mode="relaxed")  # other threads go on meanwhile
+            try:
+                self._result = function(*self._arguments)
+            finally:
+                self._graph.capture_end()
+
+    def replay(self, arguments: Sequence[Tensor]) -> Tensor:
+        """What the function gives for other arguments of the same sizes."""
+        torch._foreach_copy_(self._arguments, list(arguments))
+        self._graph.replay()
+        return self._result.clone()
+
+
+@dataclass
+class _OfThread(threading.local):
+    """The recordings of a thread, which may share memory as they never play at once."""
+
+    num_calls: Counter[Key] = field(default_factory=Counter)
+    recordings: OrderedDict[Key, Recording] = field(default_factory=OrderedDict)
+    pool: Any = None
+
+
+class Recorded:
+    """A function of tensors on a GPU that does not look at their values."""
+
+    def __init__(self, function: Callable[..., Tensor]) -> None:
+        self._function, self._own = function, _OfThread()
+
+    def __call__(self, *arguments: Tensor) -> Tensor:
+        """The function's result, by a recording of a call of these sizes if they come again."""
+        own, key, device = self._own, tuple(x.shape for x in arguments), arguments[0].device
+        if torch.cuda.current_stream(device) == torch.cuda.default_stream(device):
+            return self._function(*arguments)
+        if key in own.recordings:
+            own.recordings.move_to_end(key)
+        elif own.num_calls[key] < CALLS_BEFORE:
+            own.num_calls[key] += 1
+            return self._function(*arguments)
+        else:
+            own.pool = own.pool or torch.cuda.graph_pool_handle()
+            own.recordings[key] = Recording(self._function, arguments, own.pool)
+            while len(own.recordings) > MOST_RECORDINGS:
+                own.recordings.popitem(last=False)
+        return own.recordings[key].replay(arguments)
