@@ -24,6 +24,7 @@ from ardm.objective import Profile, sample_corruption
 from ardm.profiles import monotone
 from ardm.schedule import full_schedule
 from tiny import tiny_audio_config, tiny_config, tiny_image_config
+from tiny_exact import tiny_exact
 
 REFERENCE = TorchOperations(float_product(torch.float64), torch.float64)
 CPU = torch.device("cpu")
@@ -100,7 +101,10 @@ def test_operations_agree_with_the_reference_on_extreme_integers(name, generator
                 o.rescale_squared(sums, scale),
                 o.add_rescaled(stream.clone(), sums, scale * 100),
                 o.rotate(integers_to_words(heads[0]), *angles, number(1e-3)),
-                o.attend(*heads, table, torch.tensor(0.01), torch.rand(2, 8, dtype=torch.float64).fill_(0.7)),
+                *(
+                    o.attend(heads[0][:, some], *heads[1:], table, torch.tensor(0.01), number(0.7).expand(2, 8))
+                    for some in (slice(None), slice(3))
+                ),
                 o.embed(torch.tensor([[0, 2], [1, 1]]), stream[:6].view(2, 3, 40)),
                 o.head(
                     image.view(-1, 40)[:9],
@@ -140,6 +144,22 @@ def test_results_do_not_depend_on_operations_batch_or_threads(kind, generator):
             assert torch.equal(torch.cat([network.integers(*batch) for batch in batches]), expected)
     finally:
         torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("kind", ["text", "deep-text", "mixed", "staged"])
+@pytest.mark.parametrize("name", list(available_operations(CPU)))
+def test_some_variables_of_a_transformer_are_those_of_all(kind, name, generator):
+    """The last block is computed for no more than the wanted variables see, the text's ends included."""
+    model, network = tiny_exact(kind).model, tiny_exact(kind).exact.network
+    inputs, mask, stage, *_ = call_arguments(model, 5, generator)
+    everything = torch.arange(model.num_variables).expand(5, -1)
+    ops = available_operations(CPU)[name]
+    expected = network.core(inputs, mask, stage, everything, ops)
+    for count in range(1, 5):
+        where = torch.randint(model.num_variables, (5, count), generator=generator)
+        where[0], where[1] = 0, model.num_variables - 1
+        some = network.core(inputs, mask, stage, where, ops)
+        assert torch.equal(some, expected[torch.arange(5)[:, None], where])
 
 
 @pytest.mark.parametrize("kind", CONFIGS)

@@ -105,38 +105,45 @@ def by_head(x, out):
 
 @kernel
 @no_type_check
-def attention_weights(scores, exponential, scale, high, low, totals):
-    """Weights exponential[(peak - score) * scale, rounded] as 64 high + low, and their sum; peak: the row's largest."""
-    rows, length = scores.shape
+def attention_weights(scores, exponential, scale, halves, totals):
+    """Weights exponential[(peak - score) * scale, rounded] as 64 high + low, and their sum; peak: the row's largest.
+
+    Heads of G rows: scores (H, G, D), halves (H, 2 G, D), all high ones first, totals (H, G).
+    """
+    heads, rows, length = scores.shape
     last = np.float32(len(exponential) - 1)
     weights = np.empty(length, np.int32)
-    for i in range(rows):
-        row = scores[i]
-        peak = np.int32(row[0])  # integers, whose comparisons are vectorised
-        for j in range(length):
-            peak = max(peak, np.int32(row[j]))
-        for j in range(length):
-            weights[j] = np.int32(min(np.rint(np.float32(peak - np.int32(row[j])) * scale), last))
-        for j in range(length):  # only this loop is not vectorised
-            weights[j] = exponential[weights[j]]
-        total = np.int32(0)
-        for j in range(length):
-            total += weights[j]
-            high[i, j] = np.int8(weights[j] >> 6)
-            low[i, j] = np.int8(weights[j] & 63)
-        totals[i] = total
+    for h in range(heads):
+        for i in range(rows):
+            row, high, low = scores[h, i], halves[h, i], halves[h, rows + i]
+            peak = np.int32(row[0])  # integers, whose comparisons are vectorised
+            for j in range(length):
+                peak = max(peak, np.int32(row[j]))
+            for j in range(length):
+                weights[j] = np.int32(min(np.rint(np.float32(peak - np.int32(row[j])) * scale), last))
+            for j in range(length):  # only this loop is not vectorised
+                weights[j] = exponential[weights[j]]
+            total = np.int32(0)
+            for j in range(length):
+                total += weights[j]
+                high[j] = np.int8(weights[j] >> 6)
+                low[j] = np.int8(weights[j] & 63)
+            totals[h, i] = total
 
 
 @kernel
 @no_type_check
-def attention_means(high, low, totals, scale, out):
-    """out (D, C) = sums 64 high + low (C, D) over their totals, times the scale of each channel, rounded to +-127."""
-    channels, length = high.shape
-    for d in range(length):
-        for c in range(channels):
-            total = np.float64(64 * np.int64(high[c, d]) + low[c, d])
+def attention_means(sums, totals, scale, out):
+    """out (G, C) = sums 64 high + low (C, 2 G) over their totals, times the scale of each channel, rounded to +-127."""
+    channels, length = len(sums), len(totals)
+    means = np.empty(length, np.int8)
+    for c in range(channels):
+        for d in range(length):
+            total = np.float64(64 * sums[c, d] + sums[c, length + d])
             y = np.rint(total / totals[d] * scale[c])
-            out[d, c] = np.int8(min(max(y, -127.0), 127.0))
+            means[d] = np.int8(min(max(y, -127.0), 127.0))
+        for d in range(length):
+            out[d, c] = means[d]
 
 
 @kernel

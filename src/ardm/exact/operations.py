@@ -36,6 +36,7 @@ Taps = Int8[Tensor, "P Q C"]
 MixedPixels = Int8[Tensor, "B H W C"]
 Angles = Int16[Tensor, "D F"]
 Heads = Int8[Tensor, "B D H C"]
+Queries = Int8[Tensor, "B M H C"]
 Number = Float64[Tensor, ""]
 
 
@@ -49,13 +50,13 @@ class Operations(ABC):
     @abstractmethod
     def attend(
         self,
-        query: Heads,
+        query: Queries,
         key: Heads,
         value: Heads,
         exponential: Int32[Tensor, "L"],
         score_scale: Float32[Tensor, ""],
         scale: Float64[Tensor, "H C"],
-    ) -> Heads:
+    ) -> Queries:
         """Values weighted by a table of their scores' distances to the largest one, rescaled to +-127."""
 
     def activations(self, x: Bytes, weight: Weight, scale: Scale, low: int) -> Activations:
@@ -137,13 +138,13 @@ class TorchOperations(Operations):
 
     def attend(
         self,
-        query: Heads,
+        query: Queries,
         key: Heads,
         value: Heads,
         exponential: Int32[Tensor, "L"],
         score_scale: Float32[Tensor, ""],
         scale: Float64[Tensor, "H C"],
-    ) -> Heads:
+    ) -> Queries:
         """As `Operations` says; weights of 12 bits are multiplied in two halves, so that float32 holds the sums."""
         query, key, value = (x.transpose(1, 2).to(self._dtype) for x in (query, key, value))  # (B, H, D, C)
         weights = self._attention_weights(query @ key.mT, exponential, score_scale)
@@ -224,29 +225,28 @@ class CompiledOperations(Operations):
 
     def attend(
         self,
-        query: Heads,
+        query: Queries,
         key: Heads,
         value: Heads,
         exponential: Int32[Tensor, "L"],
         score_scale: Float32[Tensor, ""],
         scale: Float64[Tensor, "H C"],
-    ) -> Heads:
+    ) -> Queries:
         """As `Operations` says, by sums of bytes."""
         scores = self._by_head(query, torch.float32) @ self._by_head(key, torch.float32).mT
-        high, low = (torch.empty_like(scores, dtype=torch.int8) for _ in range(2))
-        totals = scores.new_empty(scores.shape[:-1], dtype=torch.float64)
-        rows = [x.view(-1, scores.shape[-1]).numpy() for x in (scores, high, low)]
-        kernels.attention_weights(
-            rows[0], exponential.numpy(), np.float32(score_scale), *rows[1:], totals.view(-1).numpy()
-        )
-        values, out = self._by_head(value, torch.int8).mT.contiguous(), torch.empty_like(value)
-        for b, h in np.ndindex(*scores.shape[:2]):
+        batch, heads, rows, length = scores.shape
+        halves = torch.empty(batch, heads, 2 * rows, length, dtype=torch.int8)
+        totals = torch.empty(batch, heads, rows, dtype=torch.float64)
+        flat = [x.flatten(0, 1).numpy() for x in (scores, halves, totals)]
+        kernels.attention_weights(flat[0], exponential.numpy(), np.float32(score_scale), *flat[1:])
+        values, out = self._by_head(value, torch.int8).mT.contiguous(), torch.empty_like(query)
+        for b, h in np.ndindex(batch, heads):
             # The weights, below 64, come second: see `layers.WEIGHT`.
-            sums = [torch._int_mm(values[b, h], half[b, h].t()).numpy() for half in (high, low)]
-            kernels.attention_means(*sums, totals[b, h].numpy(), scale[h].numpy(), out[b, :, h].numpy())
+            sums = torch._int_mm(values[b, h], halves[b, h].t()).numpy()
+            kernels.attention_means(sums, totals[b, h].numpy(), scale[h].numpy(), out[b, :, h].numpy())
         return out
 
-    def _by_head(self, x: Heads, dtype: torch.dtype) -> Num[Tensor, "B H D C"]:
+    def _by_head(self, x: Int8[Tensor, "B D H C"], dtype: torch.dtype) -> Num[Tensor, "B H D C"]:
         out = torch.empty(x.shape[0], x.shape[2], x.shape[1], x.shape[3], dtype=dtype)
         kernels.by_head(x.numpy(), out.numpy())
         return out

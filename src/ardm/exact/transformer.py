@@ -8,8 +8,10 @@ attention: queries and keys normalised in 12 bits, turned by integer cosines, th
 outputs  = head(norm in 16 bits), for the wanted variables alone
 """
 
+from typing import cast
+
 import torch
-from jaxtyping import Bool, Float32, Float64, Int, Int8, Int16, Int32
+from jaxtyping import Bool, Float32, Float64, Int, Int8, Int16, Int32, Shaped
 from torch import Tensor, nn
 
 from ardm.exact.layers import (
@@ -57,9 +59,10 @@ class ExactTransformer(nn.Module):
     ) -> Int32[Tensor, "B N O"]:
         """The outputs of N variables of each item."""
         x = self.embedding(inputs, mask, stage, ops)
-        for block in self.blocks:
+        for block in self.blocks[:-1]:
             x = block(x, self.rotation, ops)
-        wanted = x.gather(1, where[..., None].expand(-1, -1, x.shape[-1])).flatten(0, 1)
+        last = cast(ExactBlock, self.blocks[-1])
+        wanted = last.of(x, where, self.rotation, ops).flatten(0, 1)
         group = torch.zeros(len(wanted), dtype=torch.long, device=wanted.device)
         return self.head(self.head_norm(wanted, ops), group, ops).unflatten(0, where.shape)
 
@@ -75,14 +78,41 @@ class ExactBlock(nn.Module):
         self.depthwise = ExactDepthwise(width, (1, config.kernel)) if config.kernel > 1 else None
         self.expand = ExactProduct(width, hidden)
         self.contract = ExactProduct(hidden, width)
+        self.reach = config.kernel // 2
 
     def forward(self, x: Int32[Tensor, "B D C"], rotation: "ExactRotation", ops: Operations) -> Int32[Tensor, "B D C"]:
         """The block's output; x may be overwritten."""
         x = self.attention(x, rotation, ops)
         seen = self.norm(x, ops)
         seen = seen.to(torch.int8) if self.depthwise is None else self.depthwise(seen[:, None], ops)[:, 0]
+        return self._feed_forward(x, seen, ops)
+
+    def of(
+        self, x: Int32[Tensor, "B D C"], where: Int[Tensor, "B N"], rotation: "ExactRotation", ops: Operations
+    ) -> Int32[Tensor, "B N C"]:
+        """The block's output for some variables, computed for no more than they see; x may be overwritten."""
+        around = torch.arange(self.reach * 2 + 1, device=where.device) - self.reach
+        if where.shape[1] * len(around) >= x.shape[1]:
+            return chosen_rows(self(x, rotation, ops), where)
+        window = where[..., None] + around
+        is_inside = (window >= 0) & (window < x.shape[1])
+        x = self.attention(x, rotation, ops, of=window.clamp(0, x.shape[1] - 1).flatten(1))
+        seen = self.norm(x, ops)
+        x, seen = (rows.unflatten(1, window.shape[1:]) for rows in (x, seen))  # (B, N, window, C)
+        seen = seen.masked_fill(~is_inside[..., None], 0)
+        seen = seen[:, :, 0].to(torch.int8) if self.depthwise is None else self.depthwise(seen, ops)[:, :, self.reach]
+        return self._feed_forward(x[:, :, self.reach].contiguous(), seen.contiguous(), ops)
+
+    def _feed_forward(
+        self, x: Int32[Tensor, "B N C"], seen: Int8[Tensor, "B N C"], ops: Operations
+    ) -> Int32[Tensor, "B N C"]:
         hidden = self.expand.squared_activations(seen.flatten(0, 1), ops)
         return self.contract.add_to(x.flatten(0, 1), hidden, ops).view(x.shape)
+
+
+def chosen_rows(x: Shaped[Tensor, "B D *C"], where: Int[Tensor, "B N"]) -> Shaped[Tensor, "B N *C"]:
+    """Of each item the rows of these numbers."""
+    return x[torch.arange(len(x), device=x.device)[:, None], where]
 
 
 class ExactAttention(ExactLayer):
@@ -106,8 +136,15 @@ class ExactAttention(ExactLayer):
         self.register_buffer("score_scale", torch.zeros(()))
         self.register_buffer("mean_scale", torch.zeros(num_heads, head_width, dtype=torch.float64))
 
-    def forward(self, x: Int32[Tensor, "B D C"], rotation: "ExactRotation", ops: Operations) -> Int32[Tensor, "B D C"]:
-        """The stream with the attention's output added; x may be overwritten."""
+    def forward(
+        self,
+        x: Int32[Tensor, "B D C"],
+        rotation: "ExactRotation",
+        ops: Operations,
+        *,
+        of: Int[Tensor, "B M"] | None = None,
+    ) -> Int32[Tensor, "B M C"]:
+        """The stream with the attention's output added, `of` all variables or some; x may be overwritten."""
         rows = self.norm(x, ops).to(torch.int8).flatten(0, 1)
         heads = (*x.shape[:2], -1, self.head_width)
         sides = zip((self.query, self.key), (self.query_norm, self.key_norm), self.turn_scale, strict=True)
@@ -116,6 +153,8 @@ class ExactAttention(ExactLayer):
             for product, norm, scale in sides
         )
         value = self.value.activations(rows, ops).view(heads)
+        if of is not None:
+            x, query = chosen_rows(x, of), chosen_rows(query, of)
         mixed = ops.attend(query, key, value, rotation.exponential, self.score_scale, self.mean_scale)
         return self.output.add_to(x.flatten(0, 1), mixed.flatten(2).flatten(0, 1).contiguous(), ops).view(x.shape)
 
