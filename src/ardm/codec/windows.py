@@ -13,7 +13,7 @@ Windows of one wave go into payloads in bundles (see `bundles`), as many in each
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -76,6 +76,7 @@ class Item:
     absent: Bool[np.ndarray, "D"]
 
 
+@lru_cache
 def num_windows(size: Shape, shape: Shape) -> int:
     """How many windows of a shape cover an array of a size."""
     return math.prod(_num_spans(*axis) for axis in zip(size, shape, strict=True))
@@ -83,11 +84,11 @@ def num_windows(size: Shape, shape: Shape) -> int:
 
 def windows(size: Shape, shape: Shape) -> Iterator[Window]:
     """The windows of a shape over an array, the last axis fastest."""
-    if num_windows(size, shape) > FEW_WINDOWS:
-        return _windows(size, shape)
-    return iter(_few_windows(size, shape))
+    axes = [_spans(*axis) for axis in zip(size, shape, strict=True)]
+    return map(_window, itertools.product(*axes))
 
 
+@lru_cache
 def num_bundles(size: Shape, shape: Shape) -> int:
     """How many bundles the windows over an array form."""
     in_waves = [1]
@@ -98,8 +99,17 @@ def num_bundles(size: Shape, shape: Shape) -> int:
     return sum(-(-count // _bundle_size(shape)) for count in in_waves)
 
 
-def bundles(size: Shape, shape: Shape) -> Iterator[list[Window]]:
+def bundles(size: Shape, shape: Shape) -> Iterable[list[Window]]:
     """The windows wave by wave, in bundles."""
+    return _few_bundles(size, shape) if num_windows(size, shape) <= FEW_WINDOWS else _bundles(size, shape)
+
+
+@lru_cache
+def _few_bundles(size: Shape, shape: Shape) -> tuple[list[Window], ...]:
+    return tuple(_bundles(size, shape))
+
+
+def _bundles(size: Shape, shape: Shape) -> Iterator[list[Window]]:
     for wave in range(len(shape) + 1):
         in_wave = (window for window in windows(size, shape) if window.wave == wave)
         yield from iter(lambda: list(itertools.islice(in_wave, _bundle_size(shape))), [])  # noqa: B023
@@ -119,16 +129,6 @@ def cut(canvas: Canvas, window: Window, shape: Shape) -> Item:
 def paste(canvas: Canvas, window: Window, x: Integer[np.ndarray, "D"], shape: Shape) -> None:
     """Fill in what a window has coded."""
     canvas.values[window.coded_area] = x.reshape(shape)[window.coded]
-
-
-@lru_cache
-def _few_windows(size: Shape, shape: Shape) -> tuple[Window, ...]:
-    return tuple(_windows(size, shape))
-
-
-def _windows(size: Shape, shape: Shape) -> Iterator[Window]:
-    axes = [_spans(*axis) for axis in zip(size, shape, strict=True)]
-    return map(_window, itertools.product(*axes))
 
 
 def _bundle_size(shape: Shape) -> int:
