@@ -5,6 +5,7 @@ import os
 import struct
 import sys
 import wave
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -122,6 +123,16 @@ def test_windows_come_from_every_place_alike(generator, pads):
     for window in (drawn - 32768).tolist():
         places[tuple(window)] += 1  # a KeyError for a window that is none
     assert 870 < min(places.values()) <= max(places.values()) < 1130
+
+
+def test_flips_turn_half_of_the_sounds_upside_down(generator):
+    corpus = replace(corpus_of(sound(5, 0, -32768, 32767)), augmentation="flips")
+    drawn = corpus.sampler((4,), torch.device("cpu")).draw(1000, generator) - 32768
+    upright, turned = (
+        (drawn == torch.tensor(values)).all(1) for values in ([5, 0, -32768, 32767], [-5, 0, 32767, -32767])
+    )
+    assert (upright | turned).all()
+    assert 430 < upright.sum() < 570
 
 
 def test_an_empty_split_is_told_from_one_of_short_clips():

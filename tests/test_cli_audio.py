@@ -209,6 +209,10 @@ def test_plan_info_and_report(run, capsys):
         (["eval", "run", "fast"], "fast has 8000 samples a second, and this model is for 100; resample it"),
         (["train", "audio", "--data", "data", "--out", "new", "--size", "8x8"], "--size cannot be used with"),
         (
+            ["train", "audio", "--data", "data", "--out", "new", "--augmentation", "flips and turns"],
+            "sound is augmented by flips (upside down) or not at all",
+        ),
+        (
             ["train", "audio", "--data", "data", "--out", "new", "--base", "4", "--parametrization", "logistic"],
             "one stage",
         ),

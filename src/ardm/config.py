@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal, get_args
 from torch import nn
 
 from ardm.data.audio import AudioKind
-from ardm.data.images import Augmentation, ImageKind
+from ardm.data.corpus import Augmentation
+from ardm.data.images import ImageKind
 from ardm.data.text import TextKind
 from ardm.depth import BaseDepthMap, absorbing
 from ardm.errors import ExactError
@@ -75,6 +76,12 @@ class AudioData(SequenceData):
     kind: AudioKind
     num_variables: int = 16_000
     """Samples of an item; one second of SC09."""
+    augmentation: Augmentation = "none"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.augmentation == "flips and turns":
+            raise ValueError("sound is augmented by flips (upside down) or not at all; only images can be turned")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +94,6 @@ class ImageData:
     width: int = 32
     channels: Literal[1, 3] = 3
     augmentation: Augmentation = "none"
-    """What is done to training items at random: nothing, flips left to right, or flips and turns by 90 degrees."""
     holds_out: bool = True
     """CIFAR-10: whether the last 1000 training images are for validation alone, or trained on as well."""
 

@@ -63,7 +63,7 @@ class Train:
     channels: Literal[1, 3] | None = None
     """1 for grey images, 3 for colour."""
     augmentation: Literal["none", "flips", "flips and turns"] | None = None
-    """What is done to training images at random."""
+    """What is done to training images at random, or to sounds (flips: upside down)."""
     train_on_all: bool = False
     """Train on CIFAR-10's validation images too: for a final run, whose held-out figures then are none."""
     layers: int | None = None

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Int, Int16, UInt16
 from torch import Tensor
 
-from ardm.data.corpus import Split, on_device_if_it_fits
+from ardm.data.corpus import Augmentation, Split, on_device_if_it_fits
 from ardm.data.folders import FileSplits, split_folder
 from ardm.data.sound_files import AUDIO_SUFFIXES, read_recording
 from ardm.errors import DataError
@@ -55,6 +55,7 @@ class AudioCorpus:
     """Samples in a second."""
     pads: bool = False
     """Whether a clip shorter than an item becomes one, with zeros at its end, or is left out."""
+    augmentation: Augmentation = "none"
 
     @property
     def num_classes(self) -> int:
@@ -92,9 +93,9 @@ class AudioCorpus:
         return np.minimum(lengths, num_samples).repeat(num_windows)
 
     def sampler(self, shape: Shape, device: torch.device) -> "AudioSampler":
-        """Random windows of the training split."""
+        """Random windows of the training split, augmented."""
         (num_samples,) = shape
-        return AudioSampler(self._long_enough("train", num_samples), num_samples, device)
+        return AudioSampler(self._long_enough("train", num_samples), num_samples, device, self.augmentation)
 
     def _long_enough(self, name: Split, num_samples: int) -> list[Samples]:
         """The clips of a split that hold a window, short ones padded to hold it if this corpus pads."""
@@ -130,26 +131,41 @@ class AudioSampler:
     Every place where a window fits is equally likely.
     """
 
-    def __init__(self, clips: Sequence[Samples], num_samples: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        clips: Sequence[Samples],
+        num_samples: int,
+        device: torch.device,
+        augmentation: Augmentation = "none",
+    ) -> None:
         fitting = [clip for clip in clips if len(clip) >= num_samples]
         if not fitting:
             raise DataError(
                 f"no clip is as long as an item of {num_samples} samples; train with a smaller --item-length"
             )
-        self.num_samples = num_samples
+        self.num_samples, self.augmentation = num_samples, augmentation
         self.samples = on_device_if_it_fits(torch.from_numpy(np.concatenate(fitting)), device)
         lengths = torch.tensor([len(clip) for clip in fitting], device=self.samples.device)
         self.places = (lengths - num_samples + 1).cumsum(0)
         self.num_places = int(self.places[-1])
 
     def draw(self, num_items: int, generator: torch.Generator) -> Int[Tensor, "B D"]:
-        """Windows at uniformly random places, as classes, on the generator's device."""
+        """Windows at uniformly random places, augmented, as classes, on the generator's device."""
         device = self.samples.device
         place = torch.randint(0, self.num_places, (num_items,), generator=generator, device=generator.device).to(device)
         clip = torch.searchsorted(self.places, place, right=True)
         start = place + clip * (self.num_samples - 1)  # each clip before it has D - 1 more samples than places
         index = start[:, None] + torch.arange(self.num_samples, device=device)
-        return self.samples[index].to(generator.device).long() + ZERO_CLASS
+        samples = self.samples[index].to(generator.device).long()
+        if self.augmentation == "flips":
+            samples = flipped(samples, generator)
+        return samples + ZERO_CLASS
+
+
+def flipped(samples: Int[Tensor, "B D"], generator: torch.Generator) -> Int[Tensor, "B D"]:
+    """Each sound upside down with probability 1/2, which no ear can tell; the least sample becomes the greatest."""
+    draws = torch.randint(0, 2, (len(samples), 1), generator=generator, device=generator.device)
+    return torch.where(draws == 1, (-samples).clamp(max=ZERO_CLASS - 1), samples)
 
 
 def load_audio(path: Path, num_samples: int = 1) -> AudioCorpus:
@@ -162,15 +178,15 @@ def load_audio(path: Path, num_samples: int = 1) -> AudioCorpus:
     return _read_splits(path, split_folder(path, AUDIO_SUFFIXES, FOLDER_HOLDS, to_score=True), num_samples)
 
 
-def load_audio_folder(path: Path, num_samples: int = 1) -> AudioCorpus:
+def load_audio_folder(path: Path, num_samples: int = 1, augmentation: Augmentation = "none") -> AudioCorpus:
     """All WAV and FLAC files below a folder, mixed down to mono: 90% train, 5% valid, 5% test, by their names.
 
     The title says how many are shorter than a window of `num_samples`.
     """
-    return _read_splits(path, split_folder(path, AUDIO_SUFFIXES, FOLDER_HOLDS), num_samples)
+    return _read_splits(path, split_folder(path, AUDIO_SUFFIXES, FOLDER_HOLDS), num_samples, augmentation)
 
 
-def _read_splits(path: Path, splits: FileSplits, num_samples: int) -> AudioCorpus:
+def _read_splits(path: Path, splits: FileSplits, num_samples: int, augmentation: Augmentation = "none") -> AudioCorpus:
     files = sorted([*splits.train, *splits.valid, *splits.test])
     clips = {file: read_audio(file, mix_down=True) for file in files}
     return AudioCorpus(
@@ -179,6 +195,7 @@ def _read_splits(path: Path, splits: FileSplits, num_samples: int) -> AudioCorpu
         valid=[clips[file].samples for file in splits.valid],
         test=[clips[file].samples for file in splits.test],
         sample_rate=_common_rate(clips, path),
+        augmentation=augmentation,
     )
 
 

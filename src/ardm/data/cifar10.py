@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import UInt8
 
-from ardm.data.images import Augmentation, ImageCorpus
+from ardm.data.corpus import Augmentation
+from ardm.data.images import ImageCorpus
 from ardm.errors import DataError
 
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"

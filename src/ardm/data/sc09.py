@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ardm.data.audio import AudioCorpus, Samples, read_audio
+from ardm.data.corpus import Augmentation
 from ardm.data.folders import is_hidden
 from ardm.errors import DataError
 
@@ -17,7 +18,7 @@ PAPER_COUNTS = (31_158, 3_643, 4_107)
 """Clips of the splits that the paper reports on (its appendix on audio)."""
 
 
-def load_sc09(root: Path) -> AudioCorpus:
+def load_sc09(root: Path, augmentation: Augmentation = "none") -> AudioCorpus:
     """The digits of Speech Commands from a folder that holds, or is, `speech_commands`.
 
     Clips shorter than an item are padded with zeros at their end, as in the paper.
@@ -41,6 +42,7 @@ def load_sc09(root: Path) -> AudioCorpus:
         test=test,
         sample_rate=RATE,
         pads=True,
+        augmentation=augmentation,
     )
 
 

@@ -29,7 +29,9 @@ def load_corpus(data: DataConfig, path: Path) -> Corpus:
     if isinstance(data, TextData):
         return load_text(path, data.kind)
     if isinstance(data, AudioData):
-        return load_sc09(path) if data.kind == "sc09" else load_audio_folder(path, data.num_variables)
+        if data.kind == "sc09":
+            return load_sc09(path, data.augmentation)
+        return load_audio_folder(path, data.num_variables, data.augmentation)
     if data.kind == "cifar10":
         return load_cifar10(path, data.augmentation, holds_out=data.holds_out)
     return load_image_folder(path, data.channels, data.augmentation)
