@@ -1,14 +1,19 @@
 """The training benchmark: its counts are those of a network small enough to count by hand."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
+from ardm.bench.exact_call import time_exact_call
 from ardm.bench.training import flops_per_item, matrix_rate, random_corpus, time_call, time_training
+from ardm.checkpoint import save_model
+from ardm.cli import main
 from ardm.config import ImageData, RunConfig
 from ardm.nn import UNetConfig
 from ardm.runtime import Runtime
 from tiny import tiny_audio_config, tiny_config, tiny_image_config
+from tiny_exact import tiny_exact
 
 CPU = Runtime.choose("cpu")
 
@@ -44,3 +49,33 @@ def test_the_matrix_rate_is_positive_and_data_have_the_right_shape():
     assert matrix_rate(CPU, repeats=1) > 0
     config = replace(tiny_images(), data=ImageData(kind="images", height=4, width=6, channels=1))
     assert random_corpus(config).items("valid", (4, 6, 1)).shape == (64, 24)
+
+
+@pytest.mark.parametrize("kind", ["text", "colour", "sound"])
+def test_an_exact_call_is_timed_beside_its_float_twin(kind):
+    trained = tiny_exact(kind)
+    row = time_exact_call(trained, trained.exact, batch_size=2, seconds=0.01)
+    assert row.batch_size == 2
+    assert row.exact_seconds > 0 < row.float_seconds
+
+
+def test_the_table_of_exact_calls(tmp_path, capsys):
+    save_model(tmp_path / "m", tiny_exact("colour"))
+    command = ["bench", "call", "--model", str(tmp_path / "m"), "--seconds", "0.01", "--device", "cpu"]
+    assert main(command) == 0
+    header, row = capsys.readouterr().out.splitlines()
+    assert header.split() == ["parameters", "batch", "integers", "float32"]
+    assert row.split()[1::2][1:] == ["ms", "ms"]
+    assert main([*command, "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == {
+        "num_parameters",
+        "batch_size",
+        "exact_seconds",
+        "float_seconds",
+    }
+    assert main([*command, "--presets", "text"]) == 2
+    assert "not both" in capsys.readouterr().err
+    trained = tiny_exact("colour")
+    save_model(tmp_path / "f", replace(trained, exact=None, model=trained.config.build_model(256)))
+    assert main([*command[:3], str(tmp_path / "f")]) == 2
+    assert "is no exact model; ardm export makes one of it" in capsys.readouterr().err

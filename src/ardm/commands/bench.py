@@ -28,13 +28,14 @@ class Bench:
     """Time parts of ardm beside what they replace."""
 
     what: Annotated[tyro.conf.Positional[Literal["plan", "train", "call", "codec"]], tyro.conf.arg(metavar="WHAT")]
-    """plan: the planner beside the paper's recurrence. train: the training steps of presets, on random
-    items. call: one call of their networks. codec: an exact model's codec beside PNG, JPEG XL, PPMd, FLAC, ..."""
+    """plan: the planner beside the paper's recurrence. train: the training steps of presets, on random items. call: one
+    call of their networks, or of an exact model beside its float32 twin. codec: an exact model's codec beside PNG, JPEG
+    XL, PPMd, FLAC, ..."""
     files: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE...")] = ()
     """Your own files, folders and patterns, taken whole as by `ardm compress`, one compressed file for each; empty ones
     are left out (codec)."""
     model: Path | None = None
-    """An exact model's file, or its name in the box (codec)."""
+    """An exact model's file, or its name in the box (codec, call)."""
     data: Path | None = None
     """Instead of files, a data set such as the model was trained on: items of the model's size, and what rivals learn
     from. A folder without the benchmark that the model is for is taken as files (codec)."""
@@ -106,6 +107,9 @@ class Bench:
             print(to_json([asdict(row) for row in rows]).decode())
 
     def _run_call(self) -> None:
+        if self.model is not None:
+            self._run_exact_call(self.model)
+            return
         from ardm.bench.training import time_call
 
         if not self.json:
@@ -118,6 +122,24 @@ class Bench:
                 print(f"{row.preset:14} {row.num_parameters:>11,} {row.batch_size:>5} {call:>11} {work:>8.2f}")
         if self.json:
             print(to_json([asdict(row) for row in rows]).decode())
+
+    def _run_exact_call(self, path: Path) -> None:
+        if self.presets:
+            raise UsageError("time the networks of presets or an exact model, not both")
+        require_positive(batch_size=self.batch_size, seconds=self.seconds)
+        from ardm.bench.exact_call import time_exact_call
+        from ardm.commands.common import load
+
+        trained, *_ = load(path, self.device)
+        if trained.exact is None:
+            raise UsageError(f"{path} is no exact model; ardm export makes one of it")
+        row = time_exact_call(trained, trained.exact, batch_size=self.batch_size or 1, seconds=self.seconds)
+        if self.json:
+            print(to_json(asdict(row)).decode())
+            return
+        print(f"{'parameters':>11} {'batch':>5} {'integers':>11} {'float32':>11}")
+        times = [f"{1000 * seconds:.1f} ms" for seconds in (row.exact_seconds, row.float_seconds)]
+        print(f"{row.num_parameters:>11,} {row.batch_size:>5} {times[0]:>11} {times[1]:>11}")
 
     def _run_codec(self) -> None:
         media, benchmark = self._codec_benchmark()
