@@ -71,7 +71,7 @@ def test_budgets_give_the_richest_schedule_within_each_once():
         "ardm, 10 calls",
         "ardm, 16 calls",
     ]
-    with pytest.raises(UsageError, match="--calls 4 is too few: this model has schedules for 5 calls and more"):
+    with pytest.raises(UsageError, match="4 calls are too few: this model has schedules for 5 and more"):
         our_codecs(trained, [4])
     with pytest.raises(UsageError, match="make an exact model"):
         our_codecs(replace(trained, exact=None))
@@ -181,10 +181,10 @@ def test_unusable_flags(pictures, capsys):
     flags = ["bench", "codec", "--model", str(GOLDEN / "colour.model"), "--data", str(pictures)]
     for wrong, message in [
         (["--calls", "0"], "--calls must be positive, got 0"),
-        (["--calls", "3"], "--calls 3 is too few: this model has schedules for 5 calls and more"),
+        (["--calls", "3"], "3 calls are too few: this model has schedules for 5 and more"),
         (["--batch-size", "0"], "--batch-size must be positive, got 0"),
         (["--seed", "-1"], "--seed must not be negative, got -1"),
-        (["--device", "gpu"], "device 'gpu' cannot be used"),
+        (["--device", "gpu"], "device 'gpu' is not supported; use cpu or cuda"),
     ]:
         status, error = invoke.fails(capsys, [*flags, *wrong])
         assert status == 2

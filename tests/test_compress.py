@@ -125,7 +125,7 @@ class TestApi:
         data = ardm.compress(model, pixels(9, 9), calls=5, order="pseudorandom:3")
         assert data != ardm.compress(model, pixels(9, 9))
         np.testing.assert_array_equal(ardm.decompress(data, model), pixels(9, 9))
-        with pytest.raises(UsageError, match="--calls 3 is too few"):
+        with pytest.raises(UsageError, match="3 calls are too few"):
             ardm.compress(model, pixels(9, 9), calls=3)
         with pytest.raises(UsageError, match="--order must be one of"):
             ardm.compress(model, pixels(9, 9), order="random")
@@ -588,6 +588,28 @@ class TestDecompress:
         assert {p.name for p in (tmp_path / "o").iterdir()} == {"a.png", "c.png", "d.png"}
         assert main(["decompress", str(path), "--model", models["colour"], "-o", str(tmp_path / "o"), "--force"]) == 1
         assert len(capsys.readouterr().err.splitlines()) == 3
+
+    def test_a_third_name_that_collides(self, models, images, tmp_path, capsys):
+        """X.png and x.png are two files on most systems, and x becomes the second of them."""
+        first, second = (Image.open(images / name) for name in ("a.png", "b.png"))
+        folder = tmp_path / "in"
+        folder.mkdir()
+        for name, image in (("X.png", first), ("x.png", second), ("x", first)):
+            image.save(folder / name, format="PNG")
+        names = [str(folder / name) for name in ("X.png", "x.png", "x")]
+        output(capsys, ["compress", *names, "-o", str(tmp_path / "e.ardma"), "--model", models["colour"]])
+        assert main(["decompress", str(tmp_path / "e.ardma"), "--model", models["colour"]]) == 1
+        assert "x: another entry has been restored to" in capsys.readouterr().err
+        assert np.array_equal(Image.open(tmp_path / "e" / "X.png"), first)
+        assert np.array_equal(Image.open(tmp_path / "e" / "x.png"), second)
+
+    def test_the_name_must_suit_the_format(self, models, images, tmp_path, capsys):
+        output(capsys, ["compress", str(images / "a.png"), "--model", models["colour"]])
+        command = ["decompress", str(images / "a.png.ardm"), "--model", models["colour"], "-o"]
+        status, error = fails(capsys, [*command, str(tmp_path / "q.jpg")])
+        assert (status, "it is restored as PNG; give a name that ends in .png" in error) == (1, True)
+        assert not (tmp_path / "q.jpg").exists()
+        output(capsys, [*command, str(tmp_path / "q.PNG")])
 
     def test_damaged_files(self, models, tmp_path, capsys):
         for content in (b"", b"\xad", b"\xadR", b"\xadR\x01", b"\xadARC\x01", b"no file of ours"):

@@ -13,7 +13,6 @@ import ardm
 from ardm import pretrained
 from ardm.checkpoint import save_model
 from ardm.cli import main
-from ardm.compression.api import boxed_codecs
 from ardm.data.sound_files import write_wav
 from ardm.errors import CheckpointError
 from tiny_exact import tiny_exact
@@ -30,9 +29,7 @@ def box(tmp_path, monkeypatch) -> Path:
         save_model(folder / f"{name}.model", tiny_exact(kind))
         (folder / f"{name}.md").write_text(f"# {name}\n\nA tiny one of {kind}.\n\nTrained on nothing.\n")
     monkeypatch.setattr(pretrained, "FOLDER", folder)
-    boxed_codecs.cache_clear()
-    yield folder
-    boxed_codecs.cache_clear()
+    return folder
 
 
 @pytest.fixture
@@ -120,10 +117,53 @@ def test_an_archive_has_one_kind(box, files, tmp_path, capsys):
     assert main(["compress", str(files["text"]), *out]) == 0
 
 
+def test_boxed_models_are_loaded_once(box, monkeypatch):
+    data = ardm.compress("text", "a cab")
+    monkeypatch.setattr(pretrained, "load", None)
+    assert ardm.compress("text", "a cab") == ardm.compress(box / "text.model", "a cab") == data
+    assert ardm.decompress(data, "text") == "a cab"
+
+
+def test_what_no_model_is_for_is_told(box, files, tmp_path, capsys):
+    folder = files["text"].parent
+    for name in ("notes.md", "b.dat", ".hidden", "old.ardm"):
+        (folder / name).write_text("a cab")
+    assert main(["compress", str(folder), "-o", str(tmp_path / "out"), "--json"]) == 0
+    out, err = capsys.readouterr()
+    note = f"left out for their suffixes: {folder}/b.dat, {folder}/notes.md; files that are named are taken"
+    assert json.loads(out)["notes"][-1] == note
+    assert err.endswith(f"note: {note}\n")
+    assert main(["compress", str(folder), "--model", "images", "-o", str(tmp_path / "images")]) == 0
+    assert "b.dat" in (told := capsys.readouterr().err)
+    assert "b.wav" in told
+    for i in range(9):
+        (folder / f"{i}.dat").write_text("a cab")
+    assert main(["compress", str(folder), "-o", str(tmp_path / "again")]) == 0
+    assert "4.dat and 6 more; files" in capsys.readouterr().err
+    assert main(["compress", str(folder / "notes.md"), "-o", str(tmp_path / "named")]) == 0
+
+
+def test_short_files_are_told_by_their_model(box, files, tmp_path, capsys):
+    short = ardm.compress("text", "a cab is " + "a" * 7)
+    (tmp_path / "x.ardm").write_bytes(short)
+    assert main(["info", str(tmp_path / "x.ardm")]) == 0
+    shown = capsys.readouterr().out
+    for fact in ("kind  text", "characters  16", "bits per variable", "kept  every character"):
+        assert fact in shown
+    model = tmp_path / "mine.model"
+    (box / "text.model").rename(model)
+    assert main(["info", str(tmp_path / "x.ardm")]) == 0
+    assert "which is not at hand: --model MODEL tells more" in capsys.readouterr().out
+    assert main(["info", str(tmp_path / "x.ardm"), "--model", str(model)]) == 0
+    assert capsys.readouterr().out == shown
+
+
 def test_a_medium_that_the_box_lacks(box, files, tmp_path, capsys):
     (box / "audio.model").unlink()
     assert main(["compress", str(files["audio"])]) == 1
-    assert "there is no model audio in the box, which has images, text" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"ardm: {files['audio']}: the box has no model audio; give one with --model\n"
+    assert main(["compress", str(files["audio"].parent), "-o", str(tmp_path / "out")]) == 1
+    assert {path.name for path in (tmp_path / "out" / "mine").iterdir()} == {"a.png.ardm", "c.txt.ardm"}
 
 
 def test_an_empty_box(tmp_path, files, monkeypatch, capsys):

@@ -124,5 +124,5 @@ def make_test(model: ARDM, core: torch.nn.Module, items: Int[Tensor, "N D"], gen
     shape = (-1, *model.shape)
     where = torch.from_numpy(np.arange(TEST_OUTPUTS) * model.num_variables // TEST_OUTPUTS).expand(len(items), -1)
     inputs, mask, stage = c.inputs.view(shape).cpu(), c.mask.view(shape).cpu(), c.stage.cpu()
-    outputs = core(inputs, mask, stage, where, TorchOperations(float_product(torch.float64)))
+    outputs = core(inputs, mask, stage, where, TorchOperations(float_product(torch.float64), torch.float64))
     return SelfTest(inputs=inputs, mask=mask, stage=stage, where=where.contiguous(), outputs=outputs)

@@ -23,13 +23,12 @@ class Runtime:
         """The named device, or CUDA where there is one; compiled on CUDA unless told otherwise."""
         if device is None:
             device = "cuda" if torch.cuda.is_available() else "cpu"
+        if device.split(":")[0] not in ("cpu", "cuda"):
+            raise UsageError(f"device {device!r} is not supported; use cpu or cuda")
         try:
-            chosen = torch.zeros(1, device=device).cpu() if device != "meta" else None
-        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            resolved = torch.zeros(1, device=device).device
+        except (RuntimeError, AssertionError) as error:
             raise UsageError(f"device {device!r} cannot be used: {str(error).splitlines()[0]}") from None
-        if chosen is None:
-            raise UsageError("device 'meta' cannot compute; use cpu or cuda")
-        resolved = torch.zeros(1, device=device).device
         return cls(device=resolved, compile=compile and resolved.type == "cuda")
 
     @contextmanager

@@ -44,7 +44,7 @@ class NetworkFigures:
     ideal_bits_per_variable: float
     """-log2 of what the network itself gives the items, in the order and with the calls that they are coded with."""
     payload_above_ideal_bits: float
-    """For an item, on average."""
+    """For an item that is not stored, on average; what is kept beside the payload, such as escapes, included."""
     payload_above_ideal_share: float
     """The same as a part of the ideal bits."""
     num_within_allowance: int
@@ -241,16 +241,17 @@ def _figures(
     decoding: _Times,
 ) -> NetworkFigures:
     bits = codec.coded_bits(items, files)
-    above = bits.payload - bits.ideal
-    is_within = above <= ALLOWED_SHARE * bits.ideal + ALLOWED_BITS
+    is_coded = ~bits.is_stored
+    above, ideal = (bits.payload - bits.ideal)[is_coded], bits.ideal[is_coded]
+    num_within = int((above <= ALLOWED_SHARE * ideal + ALLOWED_BITS).sum())
     return NetworkFigures(
         num_calls=codec.num_calls,
         device=codec.device,
         batch_size=codec.batch_size,
         ideal_bits_per_variable=float(bits.ideal.sum() / sizes.sum()),
-        payload_above_ideal_bits=float(above.mean()),
-        payload_above_ideal_share=float(above.sum() / bits.ideal.sum()),
-        num_within_allowance=int((is_within | bits.is_stored).sum()),
+        payload_above_ideal_bits=float(above.sum() / max(1, len(above))),
+        payload_above_ideal_share=float(above.sum() / max(1.0, ideal.sum())),
+        num_within_allowance=num_within + int(bits.is_stored.sum()),
         num_stored=int(bits.is_stored.sum()),
         header_bytes=float(np.mean([len(file) for file in files]) - bits.payload.mean() / 8),
         encode_share=encoding.share,

@@ -40,7 +40,7 @@ class CodingPlan:
         """The number of the richest schedule within a budget of calls."""
         calls = [schedule.num_calls for schedule in self.schedules]
         if num_calls < calls[0]:
-            raise UsageError(f"--calls {num_calls} is too few: this model has schedules for {calls[0]} calls and more")
+            raise UsageError(f"{num_calls} calls are too few: this model has schedules for {calls[0]} and more")
         return max(i for i, c in enumerate(calls) if c <= num_calls)
 
     def to_dict(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ Windows of one wave go into payloads in bundles (see `bundles`), as many in each
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -27,7 +27,7 @@ OVERLAP_FRACTION = 8
 BUNDLE_VARIABLES = 2**14
 """The windows of a bundle have at most so many places, or it is one window."""
 FEW_WINDOWS = 64
-"""As many are remembered, for the next array of the same size."""
+"""The windows of an array with at most so many are remembered, for the next one of its size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,14 +99,14 @@ def num_bundles(size: Shape, shape: Shape) -> int:
     return sum(-(-count // _bundle_size(shape)) for count in in_waves)
 
 
-def bundles(size: Shape, shape: Shape) -> Iterable[list[Window]]:
+def bundles(size: Shape, shape: Shape) -> Iterable[Sequence[Window]]:
     """The windows wave by wave, in bundles."""
     return _few_bundles(size, shape) if num_windows(size, shape) <= FEW_WINDOWS else _bundles(size, shape)
 
 
 @lru_cache
-def _few_bundles(size: Shape, shape: Shape) -> tuple[list[Window], ...]:
-    return tuple(_bundles(size, shape))
+def _few_bundles(size: Shape, shape: Shape) -> tuple[tuple[Window, ...], ...]:
+    return tuple(map(tuple, _bundles(size, shape)))
 
 
 def _bundles(size: Shape, shape: Shape) -> Iterator[list[Window]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from ardm.commands.common import OutputPath, load, require_positive
-from ardm.commands.info import is_model
+from ardm.commands.info import MOST_NAMES, is_model
 from ardm.errors import ArdmError, CheckpointError, UsageError
 from ardm.files import check_writable, check_writable_folder
 from ardm.output import to_json
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from ardm.compression.sources import Source
 
 SINGLE_SUFFIX, ARCHIVE_SUFFIX = ".ardm", ".ardma"
-COLUMNS = ("file", "bytes before", "after", "ratio", "bits/variable", "seconds")
+COMPRESSED = ("file", "bytes before", "after", "ratio", "bits/variable", "seconds")
+RESTORED = ("file", "bytes restored", "compressed", "ratio", "bits/variable", "seconds")
+"""The columns of their tables."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,26 +66,36 @@ class Compress:
     def run(self) -> None:
         """Compress, and print what became of each file."""
         self._check()
-        from ardm.compression.outcomes import joined
+        from ardm.compression.outcomes import Outcome, joined
 
-        groups = self._sources_by_codec()
+        refused = Outcome()
+        groups = self._sources_by_codec(refused)
         self._check_sources([source for _, sources in groups for source in sources])
         with batches("compressing", self.batch_size) as batching:
-            outcome = joined([self._compress(codec, sources, batching) for codec, sources in groups])
-        report(outcome, as_json=self.json)
+            outcome = joined([*(self._compress(codec, sources, batching) for codec, sources in groups), refused])
+        report(outcome, COMPRESSED, as_json=self.json)
 
-    def _sources_by_codec(self) -> "list[tuple[ContentCodec, list[Source]]]":
-        """What each model is to compress."""
-        from ardm.compression.sources import find_sources
+    def _sources_by_codec(self, refused: "Outcome") -> "list[tuple[ContentCodec, list[Source]]]":
+        """What each model is to compress; what no model is for is noted as refused."""
+        from ardm.compression.sources import find_sources, left_out
 
         own = (SINGLE_SUFFIX, ARCHIVE_SUFFIX)
         if self.model is not None:
             codec = load_codec(self.model, self.device)
-            return [(codec, find_sources(self.files, codec.layout.suffixes, without=own))]
-        suffixes = {suffix for group in boxed_suffixes().values() for suffix in group}
-        return self._sources_by_boxed_codec(find_sources(self.files, suffixes, without=own))
+            suffixes: Collection[str] = codec.layout.suffixes
+            groups = [(codec, find_sources(self.files, suffixes, without=own))]
+        else:
+            suffixes = {suffix for group in boxed_suffixes().values() for suffix in group}
+            groups = self._sources_by_boxed_codec(find_sources(self.files, suffixes, without=own), refused)
+        if others := left_out(self.files, suffixes, without=own):
+            refused.notes.append(
+                f"left out for their suffixes: {shortened(list(map(str, others)))}; files that are named are taken"
+            )
+        return groups
 
-    def _sources_by_boxed_codec(self, sources: "list[Source]") -> "list[tuple[ContentCodec, list[Source]]]":
+    def _sources_by_boxed_codec(
+        self, sources: "list[Source]", refused: "Outcome"
+    ) -> "list[tuple[ContentCodec, list[Source]]]":
         """The same for the models in the box, one for each medium."""
         from ardm import pretrained
 
@@ -92,8 +104,10 @@ class Compress:
             groups.setdefault(boxed_name(source.path), []).append(source)
         if self._archive() is not None and len(groups) > 1:
             raise UsageError(f"an archive has files of one kind, not of {' and '.join(groups)}; make one of each")
-        paths = [pretrained.find_boxed(name) for name in groups]
-        return [(load_codec(path, self.device), own) for path, own in zip(paths, groups.values(), strict=True)]
+        for name in [name for name in groups if name not in pretrained.box()]:
+            for source in groups.pop(name):
+                refused.fail(source.path, CheckpointError(f"the box has no model {name}; give one with --model"))
+        return [(load_codec(pretrained.find_boxed(name), self.device), own) for name, own in groups.items()]
 
     def _check_sources(self, sources: "list[Source]") -> None:
         from ardm.compression.sources import check_names
@@ -194,7 +208,7 @@ class Decompress:
         with batches("restoring", self.batch_size) as batching:
             restorer = Restorer(codecs=codecs, batching=batching, destination=destination)
             outcome = restorer.restore(sources, self.entry)
-        report(outcome, as_json=self.json)
+        report(outcome, RESTORED, as_json=self.json)
 
     def _models_and_files(self) -> tuple[list[Path], list[str]]:
         """What `--model A B FILE` means: the first is a model, and so are those after it up to one that is none."""
@@ -274,14 +288,14 @@ def batches(title: str, batch_size: int | None) -> "Iterator[Batching]":
         yield Batching(batch_size=batch_size, on_start=on_start, on_batch=lambda count: bar.advance(task, count))
 
 
-def report(outcome: "Outcome", *, as_json: bool) -> None:
+def report(outcome: "Outcome", columns: tuple[str, ...], *, as_json: bool) -> None:
     """Print what is done; an error if something failed, after a line for each."""
     if as_json:
         failed = [{"file": failure.file, "error": str(failure.error)} for failure in outcome.failures]
         done = [one.to_dict() for one in outcome.done]
         print(to_json({"files": done, "failed": failed, "notes": outcome.notes}).decode())
     elif outcome.done:
-        print(table(outcome.done))
+        print(table(outcome.done, columns))
     for note in outcome.notes:
         print(f"note: {printable(note)}", file=sys.stderr)
     if len(outcome.failures) == 1:
@@ -292,21 +306,27 @@ def report(outcome: "Outcome", *, as_json: bool) -> None:
         raise ArdmError(f"{len(outcome.failures)} of {len(outcome.failures) + len(outcome.done)} failed")
 
 
+def shortened(names: list[str]) -> str:
+    """The first few names of a list, and how many more there are."""
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
 def printable(text: str) -> str:
     """A text in one line: names may hold line breaks and more that a terminal would obey."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def table(done: "list[Done]") -> str:
+def table(done: "list[Done]", columns: tuple[str, ...]) -> str:
     """A line for each file, and a last one for all of several."""
     from dataclasses import replace
 
-    rows = [COLUMNS, *(_row(one) for one in done)]
+    rows = [columns, *(_row(one) for one in done)]
     if len(done) > 1:
         parts = ("num_bytes", "num_compressed", "num_variables", "seconds")
         total = {part: sum(getattr(one, part) for one in done) for part in parts}
         rows.append(_row(replace(done[0], file=f"all {len(done)}", is_raw=False, **total)))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(columns))]
     return "\n".join(_line(row, widths) for row in rows)
 
 

@@ -13,12 +13,13 @@ from ardm.output import to_json
 
 if TYPE_CHECKING:
     from ardm.checkpoint import TrainedModel
+    from ardm.compression.modelled import ModelsAtHand
 
 
 MOST_HEADER_BYTES = 10**8
 """That safetensors files may have."""
 MOST_NAMES = 5
-"""That an error lists."""
+"""That a message lists."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,8 @@ class Info:
 
     file: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE_OR_MODEL")]
     """A compressed file, an archive, a run's folder, a model file or the name of a model in the box."""
+    model: Path | None = None
+    """Of a short file the model that it was made with, if that is not in the box."""
     json: bool = False
     """Print JSON."""
 
@@ -35,7 +38,7 @@ class Info:
         file = self.file if self.file.exists() else pretrained.box().get(str(self.file), self.file)
         if not file.exists():
             raise DataError(f"there is no file or folder {file}")
-        facts = compressed_facts(file)
+        facts = compressed_facts(file, self.model)
         if facts is None and not is_model(file) and not (file / "config.json").exists():
             raise DataError(f"{file} is neither a model, a run nor a compressed file")
         if facts is None:
@@ -56,7 +59,7 @@ class Info:
 def print_facts(facts: dict[str, Any]) -> None:
     """Print facts, one a line, and an archive's entries after them."""
     for name, value in facts.items():
-        if name != "listing":
+        if name != "listing" and value is not None:
             print(f"{name.replace('_', ' '):>20}  {_shown(name, value)}")
     for entry in facts.get("listing", []):
         print(_listed(entry))
@@ -74,8 +77,8 @@ def is_model(path: Path) -> bool:
     return start[8:] == b"{" and int.from_bytes(start[:8], "little") < MOST_HEADER_BYTES
 
 
-def compressed_facts(path: Path) -> dict[str, Any] | None:
-    """The facts of a compressed file or an archive; None for anything else."""
+def compressed_facts(path: Path, model: Path | None = None) -> dict[str, Any] | None:
+    """The facts of a compressed file or an archive; None for anything else. Short files are told by a model."""
     if not path.is_file():
         return None
     from ardm.compression.describe import describe_archive, describe_file
@@ -91,11 +94,22 @@ def compressed_facts(path: Path) -> dict[str, Any] | None:
     if is_single(start) or is_short(start) or path.suffix == SINGLE_SUFFIX:
         try:
             Limits().check("content_bytes", path.stat().st_size)
-            return describe_file(path.read_bytes())
+            return describe_file(path.read_bytes(), models=_models_for(start, model))
         except (DamagedError, TooLargeError):
             if is_single(start) or path.suffix == SINGLE_SUFFIX:
                 raise  # the one byte that starts a short file starts many others
     return None
+
+
+def _models_for(start: bytes, model: Path | None) -> "ModelsAtHand":
+    """The models that may tell what a file is: none but for a short one."""
+    from ardm.compression.api import boxed_codecs
+    from ardm.compression.modelled import ContentCodec, ModelsAtHand
+    from ardm.container.short import is_short
+
+    if not is_short(start):
+        return ModelsAtHand()
+    return ModelsAtHand(boxed_codecs() if model is None else [ContentCodec(load(model, "cpu")[0])])
 
 
 def model_facts(trained: "TrainedModel") -> dict[str, Any]:
@@ -141,6 +155,8 @@ def _shown(name: str, value: Any) -> Any:
         return "; ".join(f"{key}: {text}" for key, text in value.items())
     if isinstance(value, list):
         return ", ".join(map(str, value))
+    if name == "schedule" and isinstance(value, int):
+        return f"number {value} of the model's, from 0"
     return f"{value:.4f}" if isinstance(value, float) else value
 
 

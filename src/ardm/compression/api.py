@@ -12,7 +12,7 @@ from ardm.codec.plan import parse_order
 from ardm.compression.contents import Content, content_of, value_of
 from ardm.compression.modelled import ContentCodec, ModelsAtHand, Restored
 from ardm.container.entries import Limits
-from ardm.errors import ArdmError, DamagedError
+from ardm.errors import ArdmError, DamagedError, UsageError
 
 Value = str | bytes | np.ndarray
 Model = TrainedModel | Path | str
@@ -29,12 +29,13 @@ def compress(
 ) -> bytes:
     """A compressed file of a text (str), bytes, an image (uint8 array), a sound (int16 array) or a file (Path).
 
-    `model` is an exact model, its path or its name in the box. Images have shape (height, width) or (height, width,
-    channels); sounds (samples,) or (samples, 2), at the model's own rate. With fewer `calls` of the network for each
-    window it is faster and the file is longer; `batch_size` changes no byte. With `verify` the file is decoded and
-    compared, which takes about half of the time; an ArdmError if it does not restore exactly.
+    `model` is an exact model (on a GPU if `ardm.load` put it there), its path or its name in the box. Images have shape
+    (height, width) or (height, width, channels); sounds (samples,) or (samples, 2), at the model's own rate. With fewer
+    `calls` of the network for each window it is faster and the file is longer; `batch_size` changes no byte. With
+    `verify` the file is decoded and compared, which takes about half of the time; an ArdmError if it does not restore
+    exactly.
     """
-    codec = ContentCodec(_loaded(model))
+    codec = _codec(model)
     content = codec.layout.read(x) if isinstance(x, Path) else content_of(x, codec.sample_rate)
     options = codec.options(calls, None if order is None else parse_order(order))
     batching = Batching(batch_size=batch_size)
@@ -52,7 +53,9 @@ def decompress(
 
     A DamagedError, an UnknownVersionError, an UnknownModelError or a TooLargeError where it cannot be restored.
     """
-    models = ModelsAtHand(boxed_codecs() if model is None else [ContentCodec(_loaded(model))])
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise UsageError(f"a compressed file is bytes, got a {type(data).__name__}; of a path read them first")
+    models = ModelsAtHand(boxed_codecs() if model is None else [_codec(model)])
     (restored,) = models.decode([models.entry_of(data, limits)], Batching(batch_size=batch_size))
     if isinstance(restored, Content):
         return value_of(restored)
@@ -65,11 +68,19 @@ def _restored(data: bytes, codec: ContentCodec, batching: Batching) -> Restored:
     return restored
 
 
-def _loaded(model: Model) -> TrainedModel:
-    return model if isinstance(model, TrainedModel) else pretrained.load(model)
+def _codec(model: Model) -> ContentCodec:
+    if isinstance(model, TrainedModel):
+        return ContentCodec(model)
+    path = pretrained.find_model(model)
+    return _boxed_codec(path) if path in pretrained.box().values() else ContentCodec(pretrained.load(path))
 
 
 @cache
-def boxed_codecs() -> tuple[ContentCodec, ...]:
+def _boxed_codec(path: Path) -> ContentCodec:
+    """Models in the box are loaded once."""
+    return ContentCodec(pretrained.load(path))
+
+
+def boxed_codecs() -> list[ContentCodec]:
     """The codecs of all models in the box."""
-    return tuple(ContentCodec(pretrained.load(path)) for path in pretrained.box().values())
+    return list(map(_boxed_codec, pretrained.box().values()))

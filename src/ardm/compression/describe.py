@@ -1,8 +1,9 @@
-"""What a compressed file or an archive is, without any model: facts for `ardm info`."""
+"""What a compressed file or an archive is: facts for `ardm info`. Only short files need their model for it."""
 
 from typing import Any
 
 from ardm.compression.contents import num_variables
+from ardm.compression.modelled import ModelsAtHand
 from ardm.container.archive import ArchiveReader
 from ardm.container.directory import Listing
 from ardm.container.entries import Coded, Limits, Method
@@ -10,15 +11,15 @@ from ardm.container.fields import BytesFields, Fields, ImageFields, SoundFields,
 from ardm.container.options import Options
 from ardm.container.short import is_short, read_short
 from ardm.container.single import SINGLE_VERSION, read_single
-from ardm.errors import ArdmError
+from ardm.errors import ArdmError, UnknownModelError
 
 KEPT = {
     "text": ("every character: the file is restored to the byte", "the file's dates and permissions"),
     "bytes": ("every byte", "the file's dates and permissions"),
     "image": (
-        "every pixel, the size and the mode",
-        "the file's format (it is restored as PNG; palettes are written out) and metadata: profiles, EXIF, text, "
-        "resolution, dates",
+        "every pixel, the size and the mode: grey or colour, with or without alpha",
+        "the file's format (it is restored as PNG; palettes are written out, single bits become grey) and metadata: "
+        "profiles, EXIF, text, resolution, dates",
     ),
     "sound": (
         "every sample, the channels and the rate",
@@ -28,10 +29,10 @@ KEPT = {
 """Of each kind what is kept and what is not."""
 
 
-def describe_file(data: bytes, limits: Limits | None = None) -> dict[str, Any]:
-    """The facts of a compressed file."""
+def describe_file(data: bytes, limits: Limits | None = None, models: ModelsAtHand | None = None) -> dict[str, Any]:
+    """The facts of a compressed file; of a short one most are known to its model only."""
     if is_short(data):
-        return _describe_short(data)
+        return _describe_short(data, models or ModelsAtHand())
     entry = read_single(data, limits)
     facts: dict[str, Any] = {"format": f"compressed file, version {SINGLE_VERSION}", "kind": entry.fields.kind}
     facts |= size_facts(entry.fields)
@@ -40,21 +41,24 @@ def describe_file(data: bytes, limits: Limits | None = None) -> dict[str, Any]:
         facts |= option_facts(entry.content.options)
     else:
         facts |= {"stored": "raw"}
-    kept, not_kept = KEPT[entry.fields.kind]
-    return facts | size_on_disk(entry.fields, len(data)) | {"kept": kept, "not_kept": not_kept}
+    return facts | _sizes_and_kept(entry.fields, len(data))
 
 
-def _describe_short(data: bytes) -> dict[str, Any]:
+def _describe_short(data: bytes, models: ModelsAtHand) -> dict[str, Any]:
     short = read_short(data)
-    return {
-        "format": f"short compressed file, version {short.version}",
-        "content": "one item of the model's own shape",
-        "stored": "coded",
-        "model": short.model,
-        "order": "the model's own",
-        "schedule": "the model's own",
-        "bytes": len(data),
-    }
+    facts: dict[str, Any] = {"format": f"short compressed file, version {short.version}"}
+    own = {"stored": "coded", "model": short.model, "order": "the model's own", "schedule": "the model's own"}
+    try:
+        fields = models.entry_of(data).fields
+    except UnknownModelError:
+        content = "one item of the shape of its model, which is not at hand: --model MODEL tells more"
+        return facts | {"content": content} | own | {"bytes": len(data)}
+    return facts | {"kind": fields.kind} | size_facts(fields) | own | _sizes_and_kept(fields, len(data))
+
+
+def _sizes_and_kept(fields: Fields, num_bytes: int) -> dict[str, Any]:
+    kept, not_kept = KEPT[fields.kind]
+    return size_on_disk(fields, num_bytes) | {"kept": kept, "not_kept": not_kept}
 
 
 def describe_archive(reader: ArchiveReader, num_bytes: int) -> dict[str, Any]:

@@ -143,12 +143,12 @@ class ContentCodec:
         return Content(fields=fields, raw=raw)
 
     def _canvas_codec(self, options: Options, batching: Batching) -> CanvasCodec:
-        schedule = self._schedule(options)
-        if options not in self._item_codecs:
+        schedule, items = self._schedule(options), self._item_codecs.get(options)
+        if items is None:
             if len(self._item_codecs) >= MOST_ITEM_CODECS:
                 self._item_codecs.clear()  # an archive may name another seed for every entry
-            self._item_codecs[options] = self._item_codec(options, schedule)
-        return CanvasCodec(self._item_codecs[options], self._shape, schedule.num_calls, batching, self._device)
+            items = self._item_codecs[options] = self._item_codec(options, schedule)
+        return CanvasCodec(items, self._shape, schedule.num_calls, batching, self._device)
 
     def _item_codec(self, options: Options, schedule: Schedule) -> ItemCodec:
         network, parametrization = self._exact.network, self._model.parametrization

@@ -55,7 +55,7 @@ class Restorer:
         """Restore all that compressed files and archives hold, or of archives some entries by their names."""
         self._check_models(sources, entries)
         outcome = Outcome()
-        taken: dict[str, Path] = {}
+        taken: dict[str, list[Path]] = {}
         wanted = (one for one in self._found(sources, entries, outcome) if self._is_free(one, outcome))
         for group in grouped(wanted, lambda one: one.entry.fields.content_bytes):
             start = time.perf_counter()
@@ -136,13 +136,18 @@ class Restorer:
             yield _Found(file=label, path=folder / name, entry=entry, num_compressed=reader.listings[name].length)
 
     def _is_free(self, one: "_Found", outcome: Outcome) -> bool:
-        target = self.destination.file or one.target
+        target, suffix = self.destination.file or one.target, restored_suffix(one.entry.fields)
+        if suffix is not None and target.suffix.lower() != suffix:
+            outcome.fail(
+                one.file, DataError(f"it is restored as {suffix[1:].upper()}; give a name that ends in {suffix}")
+            )
+            return False
         if target.exists() and not self.destination.force:
             outcome.fail(one.file, DataError(f"{target} is there already; --force replaces it"))
             return False
         return True
 
-    def _write(self, one: "_Found", content: Content | ArdmError, taken: dict[str, Path], seconds: float) -> Done:
+    def _write(self, one: "_Found", content: Content | ArdmError, taken: dict[str, list[Path]], seconds: float) -> Done:
         if isinstance(content, ArdmError):
             raise content
         target = self.destination.file or one.target
@@ -202,8 +207,9 @@ def _need(files: Sequence[Path]) -> str:
     return f"{files[0]} needs" if len(files) == 1 else f"{len(files)} files need"
 
 
-def _take(target: Path, taken: dict[str, Path]) -> None:
+def _take(target: Path, taken: dict[str, list[Path]]) -> None:
     """Claim a path; a DataError if another file of this run is there. Some systems do not tell cases apart."""
-    other = taken.setdefault(str(target).casefold(), target)
-    if other is not target and target.exists() and other.exists() and target.samefile(other):
+    others = taken.setdefault(str(target).casefold(), [])
+    if target.exists() and any(other.exists() and target.samefile(other) for other in others):
         raise DataError(f"another entry has been restored to {target}; restore this one elsewhere, with --entry and -o")
+    others.append(target)

@@ -38,6 +38,13 @@ def find_sources(
     return list(sources.values())
 
 
+def left_out(arguments: Sequence[str], suffixes: Collection[str], without: Collection[str] = ()) -> list[Path]:
+    """The files below folders that `find_sources` passes over for their suffixes, those of `without` aside."""
+    taken = {*suffixes, *without}
+    below = (file for folder in map(Path, arguments) if folder.is_dir() for file in sorted(files_below(folder)))
+    return [file for file in below if suffixes and file.suffix.lower() not in taken]
+
+
 def check_names(sources: Iterable[Source]) -> None:
     """A UsageError for two files of one name, where they go to one place."""
     seen: dict[str, Path] = {}

@@ -89,7 +89,7 @@ def code_points(content: bytes, source: str) -> Integer[np.ndarray, "N"]:
     if not content:
         raise DataError(f"{source} is empty")
     check_utf8(content, source)
-    return np.frombuffer(content.decode().encode("utf-32-le"), np.uint32)
+    return np.frombuffer(content.decode().encode("utf-32-le"), "<u4").astype(np.uint32)
 
 
 def check_utf8(content: bytes, source: str) -> None:

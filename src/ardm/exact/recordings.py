@@ -8,6 +8,7 @@ not be done, but recorded as well.
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,8 +35,11 @@ class Recording:
             self._graph.capture_begin(pool, capture_error_mode="relaxed")  # other threads go on meanwhile
             try:
                 self._result = function(*self._arguments)
-            finally:
-                self._graph.capture_end()
+            except BaseException:
+                with suppress(RuntimeError):  # that it failed is known
+                    self._graph.capture_end()
+                raise
+            self._graph.capture_end()
 
     def replay(self, arguments: Sequence[Tensor]) -> Tensor:
         """What the function gives for other arguments of the same sizes."""
@@ -50,6 +54,8 @@ class _OfThread(threading.local):
 
     num_calls: Counter[Key] = field(default_factory=Counter)
     recordings: OrderedDict[Key, Recording] = field(default_factory=OrderedDict)
+    refused: set[Key] = field(default_factory=set)
+    """Sizes that could not be recorded, for want of memory or for another reason."""
     pool: Any = None
 
 
@@ -61,17 +67,28 @@ class Recorded:
 
     def __call__(self, *arguments: Tensor) -> Tensor:
         """The function's result, by a recording of a call of these sizes if they come again."""
-        own, key, device = self._own, tuple(x.shape for x in arguments), arguments[0].device
+        device = arguments[0].device
         if torch.cuda.current_stream(device) == torch.cuda.default_stream(device):
             return self._function(*arguments)
+        recording = self._recording(tuple(x.shape for x in arguments), arguments)
+        return self._function(*arguments) if recording is None else recording.replay(arguments)
+
+    def _recording(self, key: Key, arguments: Sequence[Tensor]) -> Recording | None:
+        """The recording of calls of these sizes, a new one if they have come often enough; None if there is none."""
+        own = self._own
         if key in own.recordings:
             own.recordings.move_to_end(key)
-        elif own.num_calls[key] < CALLS_BEFORE:
-            own.num_calls[key] += 1
-            return self._function(*arguments)
-        else:
-            own.pool = own.pool or torch.cuda.graph_pool_handle()
+            return own.recordings[key]
+        own.num_calls[key] += 1
+        if own.num_calls[key] <= CALLS_BEFORE or key in own.refused:
+            return None
+        own.pool = own.pool or torch.cuda.graph_pool_handle()
+        try:
             own.recordings[key] = Recording(self._function, arguments, own.pool)
-            while len(own.recordings) > MOST_RECORDINGS:
-                own.recordings.popitem(last=False)
-        return own.recordings[key].replay(arguments)
+        except RuntimeError:
+            own.refused.add(key)
+            return None
+        if len(own.recordings) > MOST_RECORDINGS:
+            oldest, _ = own.recordings.popitem(last=False)
+            own.num_calls[oldest] = 0
+        return own.recordings[key]

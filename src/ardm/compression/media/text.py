@@ -109,13 +109,16 @@ class TextLayout:
         if side:
             places, escaped = decode_escapes(side, fields.length)
             codes[places] = escaped
-        return codes.tobytes().decode("utf-32-le").encode()
+        return codes.astype("<u4").tobytes().decode("utf-32-le").encode()
 
 
 def encode_escapes(places: Int[np.ndarray, "E"], codes: UInt32[np.ndarray, "E"]) -> bytes:
     """The side bytes of characters at rising places."""
     gaps = np.diff(places, prepend=-1) - 1
-    plain = b"".join(map(varint, [len(places), *gaps.tolist()])) + codes.tobytes().decode("utf-32-le").encode()
+    plain = (
+        b"".join(map(varint, [len(places), *gaps.tolist()]))
+        + codes.astype("<u4").tobytes().decode("utf-32-le").encode()
+    )
     return min(bytes([PLAIN]) + plain, bytes([DEFLATED]) + deflate(plain), key=len)
 
 
