@@ -19,7 +19,13 @@ from ardm.trainer import Trainer
 from documents import README, ROOT, blocks, commands, run, spans
 from tiny import TEXT, tiny_config, tiny_corpus
 
-HOMES = {"train text": "text", "train images": "images", "train audio": "audio", "export run": "images"}
+HOMES = {
+    "train text": "text",
+    "train images": "images",
+    "train audio": "audio",
+    "models": "images",
+    "export run": "images",
+}
 """The paragraphs of the block of commands, by how they begin, and the data that they are run with, in this order."""
 ONLY_PARSED = {"serve my.model"}
 """It runs until it is stopped; test_serve.py does so."""
@@ -30,8 +36,7 @@ def test_the_library_example_runs(tmp_path, monkeypatch, capsys):
     trainer = Trainer(tiny_config(), tiny_corpus(tmp_path), Runtime.choose("cpu"))
     run_training(trainer, tmp_path / "run")
     Path("more.txt").write_text(TEXT)
-    (example,) = blocks(README, "python")
-    exec(compile(example, "README.md", "exec"), {})
+    exec(compile("".join(blocks(README, "python")), "README.md", "exec"), {})
     bits, text = capsys.readouterr().out.splitlines()
     assert bits.startswith("tensor([")
     assert len(text) == trainer.model.num_variables
