@@ -244,7 +244,7 @@ def embedded_values(layer: AudioInput) -> Float64[Tensor, "V C"]:
 def step_rows(network: PaperWaveNet, num_stages: int, num_levels: int, length: int) -> Float64[Tensor, "S L K C"]:
     """What each block adds to the stream for the middle step of each level, and the residual biases before it."""
     bounds = -(-torch.arange(num_levels + 1) * (length + 1) // num_levels)  # the first step of each level
-    t = (bounds[:-1] + bounds[1:] - 1).double() / 2
+    t = (bounds[:-1] + bounds[1:] - 1) // 2
     step = copy.deepcopy(network.step).double()
     stages = [step(torch.full_like(t, stage), t, length) for stage in range(num_stages)]
     rows, bias = [], torch.zeros(())

@@ -16,7 +16,7 @@ At the paper's size (36 blocks of 256, 65,536 values) a file has 18.7 MB of weig
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float32, Float64, Int, Int8, Int16, Int32, Shaped
+from jaxtyping import Bool, Float32, Float64, Int, Int16, Int32, Shaped
 from torch import Tensor, nn
 
 from ardm.exact.layers import (
@@ -129,7 +129,7 @@ class ExactGatedBlock(ExactLayer):
 
 
 def taps(
-    x: Int8[Tensor, "B D C"], dilation: int, where: Int[Tensor, "B N"] | None = None
+    x: Shaped[Tensor, "B D C"], dilation: int, where: Int[Tensor, "B N"] | None = None
 ) -> Shaped[Tensor, "B N C3"]:
     """For all variables or some the rows of their neighbours before them, their own, and those after, as one row."""
     padded = F.pad(x, (0, 0, dilation, dilation))
