@@ -112,7 +112,10 @@ class Operations(ABC):
         logistic: Int16[Tensor, "L"],
         out_scale: Float32[Tensor, "C1"],
     ) -> Int8[Tensor, "N C1"]:
-        """tanh(u) sigmoid(v) by a table of the logistic function, rescaled to +-127; u, v: halves of x scaled + bias."""
+        """tanh(u) sigmoid(v) rescaled to +-127; u and v are the halves of x times the scale, plus the bias.
+
+        By a table of the logistic function; tanh(u) is twice that of 2u, less 1.
+        """
         index = ((x.float() * scale).round().int() + bias).clamp(-GATE_REACH, GATE_REACH - 1) + GATE_REACH
         signal, gate = logistic.int()[index.long()].chunk(2, dim=-1)
         return self.rescale((2 * signal - GATE_ONE) * gate, out_scale, -127)

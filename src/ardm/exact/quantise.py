@@ -7,7 +7,7 @@ import copy
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -21,9 +21,9 @@ from ardm.exact.operations import GATE_ONE, STREAM_LIMIT
 from ardm.exact.outputs import OutputUnits
 from ardm.exact.transformer import ANGLE_ONE, SCORES_PER_NAT, ExactTransformer
 from ardm.exact.unet import ExactSubPixelEmbedding, ExactUNet
-from ardm.exact.wavenet import GATES_PER_NAT, INPUT_WEIGHT, ExactAudioInput, ExactWaveNet
+from ardm.exact.wavenet import GATES_PER_NAT, INPUT_WEIGHT, ExactAudioInput, ExactStep, ExactWaveNet
 from ardm.model import ARDM
-from ardm.nn.layers import rms_norm
+from ardm.nn.layers import StepEmbedding, rms_norm
 from ardm.nn.paper_wavenet import AudioInput, Convolution, GatedBlock, PaperWaveNet
 from ardm.nn.transformer import Attention, Depthwise, Transformer
 from ardm.nn.transformer import Block as TransformerBlock
@@ -216,23 +216,24 @@ def _set_attention(target: Any, attention: Any, seen: Observations, name: str, s
 @torch.no_grad()
 def _quantise_wavenet(network: PaperWaveNet, exact: ExactWaveNet, seen: Observations, units: OutputUnits) -> None:
     """Fill an exact WaveNet with the rounded weights of a trained one."""
-    num_blocks = len(network.blocks)
-    values, steps = embedded_values(network.input), step_rows(network, *exact.step.rows.shape[:2], exact.max_length)
-    peak = max(float(seen.peaks(f"blocks.{i}").max()) for i in range(num_blocks))
-    stream = min(stream_units(peak), power_of_two(WORD / max(float(x.abs().max()) for x in (values, steps))))
-    exact.input.values.copy_((values * stream).round())
-    exact.step.rows.copy_((steps * stream).round())
-    _set_audio_input(exact.input, network.input, stream)
-    total = power_of_two(WORD / (HEADROOM * float(seen.peaks("last").max()) * math.sqrt(num_blocks)))
-    for i, (block, target) in enumerate(zip(network.blocks, exact.blocks, strict=True)):
+    blocks = cast(list[GatedBlock], list(network.blocks))
+    values, rows = embedded_values(network.input), step_rows(network.step, blocks, exact.step)
+    largest = max(float(table.abs().max().clamp(min=LEAST_PEAK)) for table in (values, rows))
+    peak = max(float(seen.peaks(f"blocks.{i}").max()) for i in range(len(blocks)))
+    stream = min(stream_units(peak), power_of_two(WORD / largest))
+    _set_audio_input(exact.input, network.input, values, stream)
+    exact.step.rows.copy_((rows * stream).round())
+    root = math.sqrt(len(blocks))
+    total = power_of_two(WORD / (HEADROOM * root * float(seen.peaks("last").max())))
+    for i, (block, target) in enumerate(zip(blocks, exact.blocks, strict=True)):
         _set_gated_block(target, block, seen, f"blocks.{i}", stream, total)
-    weight = network.last.weight.double() / math.sqrt(num_blocks)
-    skipped = sum(block.output.bias.double().chunk(2)[1] for block in network.blocks)  # type: ignore[operator,union-attr]
+    weight = network.last.weight.double() / root
+    skipped = torch.stack([output_biases(block)[1] for block in blocks]).sum(0)
     bias = network.last.bias.double() + weight @ skipped
     hidden = torch.full_like(bias, WORD / (HEADROOM * float(seen.peaks("head").max())))
     exact.last.set_float(weight[None], bias[None], total, hidden, torch.zeros_like(bias))
-    head = network.head
-    exact.head.set_float(head.weight[None], head.bias[None], float(hidden[0]), units.factor, units.offset)
+    weight, bias = network.head.weight[None], network.head.bias[None]
+    exact.head.set_float(weight, bias, float(hidden[0]), units.factor, units.offset)
 
 
 def embedded_values(layer: AudioInput) -> Float64[Tensor, "V C"]:
@@ -241,21 +242,28 @@ def embedded_values(layer: AudioInput) -> Float64[Tensor, "V C"]:
     return (layer.embedding.weight.double() @ weight.t() + bias).relu()
 
 
-def step_rows(network: PaperWaveNet, num_stages: int, num_levels: int, length: int) -> Float64[Tensor, "S L K C"]:
+def step_rows(embedding: StepEmbedding, blocks: list[GatedBlock], exact: ExactStep) -> Float64[Tensor, "S L K C"]:
     """What each block adds to the stream for the middle step of each level, and the residual biases before it."""
+    (num_stages, num_levels), length = exact.rows.shape[:2], exact.max_length
     bounds = -(-torch.arange(num_levels + 1) * (length + 1) // num_levels)  # the first step of each level
     t = (bounds[:-1] + bounds[1:] - 1) // 2
-    step = copy.deepcopy(network.step).double()
-    stages = [step(torch.full_like(t, stage), t, length) for stage in range(num_stages)]
-    rows, bias = [], torch.zeros(())
-    for block in network.blocks:
-        layer = copy.deepcopy(block.step).double()
-        rows.append(torch.stack([layer(stage) + bias for stage in stages]))
-        bias = (bias + block.output.bias.double().chunk(2)[0]) * math.sqrt(0.5)
+    embedding = copy.deepcopy(embedding).double()
+    embedded = torch.stack([embedding(torch.full_like(t, stage), t, length) for stage in range(num_stages)])
+    rows, bias = [], torch.zeros((), dtype=torch.float64)
+    for block in blocks:
+        rows.append(embedded @ block.step.weight.double().t() + block.step.bias.double() + bias)
+        bias = (bias + output_biases(block)[0]) * math.sqrt(0.5)
     return torch.stack(rows, dim=2)
 
 
-def _set_audio_input(target: ExactAudioInput, layer: AudioInput, stream: float) -> None:
+def output_biases(block: GatedBlock) -> tuple[Float64[Tensor, "C"], Float64[Tensor, "C"]]:
+    """Those of the residual and of the skip half."""
+    residual, skip = block.output.bias.double().chunk(2)
+    return residual, skip
+
+
+def _set_audio_input(target: ExactAudioInput, layer: AudioInput, values: Tensor, stream: float) -> None:
+    target.values.copy_((values * stream).round())
     convolution = layer.convolution
     value, mask, *stages = convolution.weight.double()[:, :, 0].permute(1, 2, 0)  # (3, C) each
     hidden = [stage - value for stage in stages] or [torch.zeros_like(value)]

@@ -49,7 +49,6 @@ class ExactWaveNet(nn.Module):
     ) -> None:
         super().__init__()
         width, dilations = config.width, config.dilations
-        self.max_length = max_length
         self.input = ExactAudioInput(width, num_values, num_stages)
         self.step = ExactStep(width, config.num_blocks, num_stages, max_length)
         self.gate = ExactGate()
@@ -161,6 +160,7 @@ class ExactStep(ExactLayer):
 
     def __init__(self, width: int, num_blocks: int, num_stages: int, max_length: int) -> None:
         super().__init__()
+        self.max_length = max_length
         num_levels = min(max_length + 1, max(1, MOST_LEVELS // num_stages))
         self.register_buffer("rows", torch.zeros(num_stages, num_levels, num_blocks, width, dtype=torch.int16))
 
