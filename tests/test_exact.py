@@ -21,6 +21,7 @@ from ardm.export import exact_network, export_model
 from ardm.likelihood import exact_bits
 from ardm.model import ARDM
 from ardm.objective import Profile, sample_corruption
+from ardm.presets import PRESETS
 from ardm.profiles import monotone
 from ardm.schedule import full_schedule
 from tiny import tiny_audio_config, tiny_config, tiny_image_config
@@ -344,9 +345,15 @@ def test_a_file_with_other_integers_is_refused(generator, tmp_path):
         load_model(tmp_path / "model")
 
 
-def test_networks_without_an_exact_form_say_so():
-    from ardm.presets import PRESETS
+def test_the_size_of_the_papers_wavenet():
+    config = PRESETS["sc09-paper"]()
+    core = config.build_exact_core(config.depth.build(2**16))
+    parts = [core, core.blocks, core.input, core.step]
+    sizes = [sum(x.nbytes for x in part.state_dict().values()) / 1e6 for part in parts]
+    assert [round(size, 1) for size in sizes] == [32.4, 19.1, 8.4, 4.7]
 
+
+def test_networks_without_an_exact_form_say_so():
     config: RunConfig = PRESETS["text8-paper"]()
     with pytest.raises(ExactError, match="a paper-transformer network has no exact form"):
         config.build_exact_core(replace(config).depth.build(27))
