@@ -67,7 +67,7 @@ VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
     "deep-images": ("colour", {"network": DEEP_UNET}),
     "deep-sound": ("sound", {"network": DEEP_UNET}),
     "wavenet": ("logistic", {"network": WAVENET}),
-    "wavenet-silence": ("absorbing-sound", {"network": replace(WAVENET, num_blocks=1)}),
+    "wavenet-silence": ("absorbing-sound", {"network": replace(WAVENET, num_blocks=7, dilation_cycle=7)}),
     "wavenet-upscaled": ("sound", {"network": WAVENET, "depth": DepthConfig(base=2, parametrization="direct")}),
 }
 """By name the kind that each resembles, and what is different."""

@@ -29,6 +29,7 @@ GATE_REACH = 2048
 GATE_ONE = 2**12
 """Values of the logistic function count 2^-12, so that float32 holds the product of two."""
 SQRT_HALF = float(np.float32(0.5**0.5))
+"""1 / sqrt 2 as float32 holds it."""
 
 Bytes = Int8[Tensor, "N K"]
 Weight = Int8[Tensor, "C K"]

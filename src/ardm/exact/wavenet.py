@@ -129,6 +129,7 @@ def taps(
     x: Shaped[Tensor, "B D C"], dilation: int, where: Int[Tensor, "B N"] | None = None
 ) -> Shaped[Tensor, "B N C3"]:
     """For all variables or some the rows of their neighbours before them, their own, and those after, as one row."""
+    dilation = min(dilation, x.shape[1])  # further out there are only zeros
     padded = F.pad(x, (0, 0, dilation, dilation))
     if where is None:
         return torch.cat([padded[:, i * dilation :][:, : x.shape[1]] for i in range(3)], dim=-1)
