@@ -754,15 +754,22 @@ def half(x: Array, n: int) -> Array:
 def network_outputs(model: Model, values: Array, mask: Array, stages: Array, where: Sequence[Array]) -> list[Array]:
     """For each of B items (values and mask B x shape, stages B) the outputs (N, O) of the N variables in `where`."""
     tensors, kind = model.exact, model.description["config"]["network"]["kind"]
-    stream = {"unet": unet, "transformer": transformer}[kind](model, values, mask.astype(np.int64), stages)
-    rows = norm(stream, tensors["head_norm.gain"], 32767).reshape(len(values), -1, stream.shape[-1])
+    network = {"unet": unet, "transformer": transformer, "paper-wavenet": wavenet}[kind]
+    stream = network(model, values, mask.astype(np.int64), stages)
+    rows = stream if kind == "paper-wavenet" else norm(stream, tensors["head_norm.gain"], 32767)
+    rows = rows.reshape(len(values), -1, rows.shape[-1])
     outputs = []
     for item, variables in enumerate(where):
         pixel, channel = np.divmod(variables, model.grid[2])
-        sums = np.einsum("nf,nof->no", rows[item, pixel], tensors["head.weight"][channel])
-        scaled = whole(sums.astype(np.float64) * tensors["head.scale"][channel], -(2**30), 2**30)
-        outputs.append(scaled + tensors["head.bias"][channel])
+        outputs.append(head(rows[item, pixel], channel, part(tensors, "head")))
     return outputs
+
+
+def head(rows: Array, group: Array, tensors: Tensors) -> Array:
+    """The outputs (N, O) of rows (N, F) that belong to these groups."""
+    sums = np.einsum("nf,nof->no", rows, tensors["weight"][group])
+    scaled = whole(sums.astype(np.float64) * tensors["scale"][group], -(2**30), 2**30)
+    return scaled + tensors["bias"][group]
 
 
 # ---- network.md: U-Net -------------------------------------------------------------------------------------------
@@ -881,6 +888,53 @@ def attention(stream: Array, tensors: Tensors, rotation: Tensors, head_width: in
     mean = (weight @ value).astype(np.float64) / weight.sum(axis=-1, keepdims=True).astype(np.float64)
     mixed = whole(mean * tensors["mean_scale"][:, None], -127, 127).swapaxes(1, 2).reshape(stream.shape)
     return add(stream, *product(mixed, tensors, "output"))
+
+
+# ---- network.md: WaveNet -----------------------------------------------------------------------------------------
+
+
+def wavenet(model: Model, values: Array, mask: Array, stages: Array) -> Array:
+    """What the head sees (B, D, F)."""
+    config, tensors, length = model.description["config"]["network"], model.exact, values.shape[1]
+    steps = tensors["step.rows"]
+    level = mask.sum(axis=1) * steps.shape[1] // (length + 1)
+    stream, last = wavenet_input(model, values, mask, stages), config["num_blocks"] - 1
+    total = np.zeros_like(stream)
+    for k in range(last + 1):
+        block, distance = part(tensors, f"blocks.{k}"), 2 ** (k % config["dilation_cycle"])
+        y = rescale(stream + steps[stages, level, k][:, None], block["seen_scale"], -127)
+        w, scale = product(neighbours(y, distance), block, "convolution")
+        j = np.clip(whole(w.astype(np.float32) * scale, -(2**30), 2**30) + block["gate_bias"], -2048, 2047)
+        signal, gate = np.split(tensors["gate.logistic"][2048 + j], 2, axis=-1)
+        h = rescale((2 * signal - 4096) * gate, block["gate_scale"], -127)
+        total = add(total, *product(h, block, "skip"))
+        if k < last:
+            stream = add(stream, *product(h, block, "residual"))
+            stream = whole(stream.astype(np.float32) * np.float32(11863283 / 2**24), -(2**23), 2**23)
+    rows = np.clip(total, -32767, 32767).reshape(-1, total.shape[-1])
+    hidden = head(rows, np.zeros(len(rows), np.int64), part(tensors, "last"))
+    return np.clip(hidden, 0, 32767).reshape(total.shape)
+
+
+def wavenet_input(model: Model, values: Array, mask: Array, stages: Array) -> Array:
+    """The stream (B, D, F) before all blocks."""
+    tensors, num_stages = part(model.exact, "input"), model.depth.num_stages
+    seen = values * mask if num_stages == 1 else values
+    states = 2 * stages[:, None] + mask
+    z = np.broadcast_to(tensors["bias"], (*values.shape, len(tensors["bias"]))).copy()
+    for d in range(values.shape[1]):
+        for a, weight in enumerate(tensors["weight"]):
+            e = d + a - 1
+            if 0 <= e < values.shape[1]:
+                z[:, d] += seen[:, e, None] * weight[0] + weight[1 + states[:, e]]
+    first = whole(z.astype(np.float64) * tensors["scale"], 0, 2**23)
+    return np.concatenate([first, tensors["values"][values]], axis=-1)
+
+
+def neighbours(y: Array, distance: int) -> Array:
+    """The rows (B, D, 3F) of the variables before, at and after each one, at a distance; zeros outside."""
+    length, padded = y.shape[1], np.pad(y, [(0, 0), (distance, distance), (0, 0)])
+    return np.concatenate([padded[:, i : i + length] for i in (0, distance, 2 * distance)], axis=-1)
 
 
 # ---- network.md: Model file, Identity ----------------------------------------------------------------------------

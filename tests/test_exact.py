@@ -21,10 +21,11 @@ from ardm.export import exact_network, export_model
 from ardm.likelihood import exact_bits
 from ardm.model import ARDM
 from ardm.objective import Profile, sample_corruption
+from ardm.presets import PRESETS
 from ardm.profiles import monotone
 from ardm.schedule import full_schedule
 from tiny import tiny_audio_config, tiny_config, tiny_image_config
-from tiny_exact import tiny_exact
+from tiny_exact import WAVENET, tiny_exact
 
 REFERENCE = TorchOperations(float_product(torch.float64), torch.float64)
 CPU = torch.device("cpu")
@@ -34,6 +35,8 @@ CONFIGS = {
     "images": (tiny_image_config(DepthConfig()), 256),
     "upscaled images": (tiny_image_config(DIRECT), 256),
     "upscaled sound": (tiny_audio_config(DIRECT), 2**16),
+    "wavenet": (replace(tiny_audio_config(), network=WAVENET), 2**16),
+    "upscaled wavenet": (replace(tiny_audio_config(DIRECT), network=WAVENET), 2**16),
 }
 
 
@@ -88,6 +91,8 @@ def test_operations_agree_with_the_reference_on_extreme_integers(name, generator
     heads = [integers((2, 12, 2, 8), 127, torch.int8) for _ in range(3)]
     angles = [integers((12, 4), 2**14, torch.int16) for _ in range(2)]
     table = torch.arange(4095, -1, -7, dtype=torch.int32)
+    gates, biases = torch.tensor([0.1, 1e4]).repeat(20), integers((40,), 2**12, torch.int32)
+    logistic = torch.arange(4096, dtype=torch.int16)
     for results in zip(
         *(
             (
@@ -99,6 +104,8 @@ def test_operations_agree_with_the_reference_on_extreme_integers(name, generator
                 o.rescale(sums, scale, -127),
                 o.rescale(sums, scale, 0),
                 o.rescale_squared(sums, scale),
+                o.gate(sums, scale * gates, biases, logistic, scale[:20] * 0.01),
+                o.halve_power(stream.clone()),
                 o.add_rescaled(stream.clone(), sums, scale * 100),
                 o.rotate(integers_to_words(heads[0]), *angles, number(1e-3)),
                 *(
@@ -146,10 +153,10 @@ def test_results_do_not_depend_on_operations_batch_or_threads(kind, generator):
         torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize("kind", ["text", "deep-text", "mixed", "staged"])
+@pytest.mark.parametrize("kind", ["text", "deep-text", "mixed", "staged", "wavenet", "wavenet-silence"])
 @pytest.mark.parametrize("name", list(available_operations(CPU)))
-def test_some_variables_of_a_transformer_are_those_of_all(kind, name, generator):
-    """The last block is computed for no more than the wanted variables see, the text's ends included."""
+def test_some_variables_are_those_of_all(kind, name, generator):
+    """The last block is computed for no more than the wanted variables see, the ends of an item included."""
     model, network = tiny_exact(kind).model, tiny_exact(kind).exact.network
     inputs, mask, stage, *_ = call_arguments(model, 5, generator)
     everything = torch.arange(model.num_variables).expand(5, -1)
@@ -205,6 +212,11 @@ def test_hidden_values_cannot_leak(kind, generator):
         ("images", "blocks.0.expand", "a weight passes"),
         ("images", "embedding", "a sum of rows may reach"),
         ("text", "blocks.0.attention", "a scale is not a finite number"),
+        ("wavenet", "input", "a row of values is negative"),
+        ("wavenet", "gate", "the table of the logistic function is out of range"),
+        ("wavenet", "blocks.0", "a bias passes"),
+        ("wavenet", "blocks.1.convolution", "a scale is out of range"),
+        ("wavenet", "last", "a bias passes"),
     ],
 )
 def test_a_bound_that_fails_names_the_layer(kind, layer, reason, generator):
@@ -214,6 +226,11 @@ def test_a_bound_that_fails_names_the_layer(kind, layer, reason, generator):
         "blocks.0.expand": lambda: module.weight.fill_(100),
         "embedding": lambda: module.values.fill_(2**23),
         "blocks.0.attention": lambda: module.mean_scale.fill_(float("inf")),
+        "input": lambda: module.values.fill_(-1),
+        "gate": lambda: module.logistic.fill_(4097),
+        "blocks.0": lambda: module.gate_bias.fill_(2**29),
+        "blocks.1.convolution": lambda: module.scale.fill_(2**20),
+        "last": lambda: module.bias.fill_(2**29),
     }[layer]()
     with pytest.raises(ExactError, match=f"layer {layer} cannot be computed exactly: {reason}"):
         check_bounds(network.core)
@@ -328,9 +345,15 @@ def test_a_file_with_other_integers_is_refused(generator, tmp_path):
         load_model(tmp_path / "model")
 
 
-def test_networks_without_an_exact_form_say_so():
-    from ardm.presets import PRESETS
+def test_the_size_of_the_papers_wavenet():
+    config = PRESETS["sc09-paper"]()
+    core = config.build_exact_core(config.depth.build(2**16))
+    parts = [core, core.blocks, core.input, core.step]
+    sizes = [sum(x.nbytes for x in part.state_dict().values()) / 1e6 for part in parts]
+    assert [round(size, 1) for size in sizes] == [32.4, 19.1, 8.4, 4.7]
 
+
+def test_networks_without_an_exact_form_say_so():
     config: RunConfig = PRESETS["text8-paper"]()
     with pytest.raises(ExactError, match="a paper-transformer network has no exact form"):
         config.build_exact_core(replace(config).depth.build(27))

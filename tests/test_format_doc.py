@@ -163,7 +163,7 @@ class TestModels:
     def test_identities(self, kind):
         assert f"| `{kind}.model` | `{golden_model(kind).exact.identity.hex()}` |" in NETWORK
 
-    @pytest.mark.parametrize(("kind", "output"), [("grey", 4), ("text", 10)])
+    @pytest.mark.parametrize(("kind", "output"), [("grey", 4), ("text", 10), ("wavenet", 8)])
     def test_self_tests(self, kind, output):
         outputs = golden_model(kind).exact.network.test.outputs[0, output]
         assert f"\noutputs            {spaced_out(outputs)}\n" in NETWORK

@@ -24,6 +24,7 @@ IDENTITIES = {
     "companded": "9144d0f982d1793a4a0d5bef456bcea2",
     "upscaled": "02f521dfed40e745668f51f57184e199",
     "staged": "54492ae5aa12cbffda0b3e5143c1c61f",
+    "wavenet": "2ce9bc4db5a6cb573abf8b10305905b1",
 }
 CAB = bytes.fromhex("f4184b9f")
 """The payload of the text `cab`."""

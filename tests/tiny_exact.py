@@ -18,7 +18,7 @@ from ardm.data.alphabet import Alphabet
 from ardm.exact.network import ExactNetwork, SelfTest
 from ardm.export import export_model
 from ardm.model import ARDM
-from ardm.nn import TransformerConfig, UNetConfig
+from ardm.nn import PaperWaveNetConfig, TransformerConfig, UNetConfig
 from ardm.objective import Profile
 from fake_network import HashNetwork
 from tiny import tiny_audio_config, tiny_config, tiny_image_config
@@ -45,6 +45,7 @@ def tiny_exact_config(kind: str) -> RunConfig:
 
 DEEP_UNET = UNetConfig(widths=(8, 12, 16), depths=(2, 2, 2), kernel=5, mlp_ratio=2)
 DEEP_TRANSFORMER = TransformerConfig(num_layers=3, width=32, head_width=8, mlp_ratio=2)
+WAVENET = PaperWaveNetConfig(num_blocks=3, width=8, dilation_cycle=2)
 VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
     "logistic": ("sound", {"depth": DepthConfig(parametrization="logistic", num_components=3)}),
     "companded": ("sound", {"depth": DepthConfig(parametrization="companded", num_components=3)}),
@@ -65,6 +66,9 @@ VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
     "mixed": ("text", {"network": replace(DEEP_TRANSFORMER, kernel=5)}),
     "deep-images": ("colour", {"network": DEEP_UNET}),
     "deep-sound": ("sound", {"network": DEEP_UNET}),
+    "wavenet": ("logistic", {"network": WAVENET}),
+    "wavenet-silence": ("absorbing-sound", {"network": replace(WAVENET, num_blocks=7, dilation_cycle=7)}),
+    "wavenet-upscaled": ("sound", {"network": WAVENET, "depth": DepthConfig(base=2, parametrization="direct")}),
 }
 """By name the kind that each resembles, and what is different."""
 

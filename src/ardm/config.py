@@ -16,8 +16,9 @@ from ardm.depth import BaseDepthMap, absorbing
 from ardm.errors import ExactError
 from ardm.exact.transformer import ExactTransformer
 from ardm.exact.unet import ExactUNet
+from ardm.exact.wavenet import ExactWaveNet
 from ardm.model import ARDM
-from ardm.nn import NETWORKS, NetworkConfig, TransformerConfig, network_kind
+from ardm.nn import NETWORKS, NetworkConfig, PaperWaveNetConfig, TransformerConfig, network_kind
 from ardm.orders import ORDER_NAMES, Shape
 from ardm.parametrizations import (
     CompandedMixtureParametrization,
@@ -32,7 +33,7 @@ MOST_LOGITS = 4096
 """Classes for which a row of logits is affordable."""
 
 MODULES = {name: kind.module for name, kind in NETWORKS.items()}
-EXACT_NETWORKS = {"unet": ExactUNet, "transformer": ExactTransformer}
+EXACT_NETWORKS = {"unet": ExactUNet, "transformer": ExactTransformer, "paper-wavenet": ExactWaveNet}
 
 ParametrizationName = Literal["data", "direct", "logistic", "companded"]
 MIXTURES: dict[ParametrizationName, type[LogisticMixtureParametrization]] = {
@@ -273,7 +274,8 @@ class RunConfig:
         if network_kind(self.network) not in EXACT_NETWORKS:
             kinds = ", ".join(EXACT_NETWORKS)
             raise ExactError(f"a {network_kind(self.network)} network has no exact form; these have one: {kinds}")
-        lengths = {"max_length": self.data.num_variables} if isinstance(self.network, TransformerConfig) else {}
+        knows_length = isinstance(self.network, TransformerConfig | PaperWaveNetConfig)
+        lengths = {"max_length": self.data.num_variables} if knows_length else {}
         return self._build_network(EXACT_NETWORKS, parametrization, **lengths)
 
     def _build_network(

@@ -38,6 +38,7 @@ GRIDS = {
     "upscaled": (3, 2),
     "staged": (1, 8),
     "mixed": (1, 8),
+    "wavenet": (1, 6),
 }
 """The kinds of models, and how many samples a value has below and beside each other."""
 

@@ -76,6 +76,38 @@ def rescale_squared(x, scale, out):
 
 @kernel
 @no_type_check
+def gate(x, scale, bias, logistic, out_scale, one, out):
+    """out = tanh(u) sigmoid(v), rescaled to +-127; u and v are the halves of x (N, 2C) scaled, rounded, plus the bias.
+
+    By a table of the logistic function, whose values count 1/one: its middle is the argument 0.
+    """
+    rows, width = out.shape
+    middle = np.int32(len(logistic) // 2)
+    places = np.empty(2 * width, np.int32)
+    for i in range(rows):
+        for c in range(2 * width):
+            y = np.int32(np.rint(np.float32(x[i, c]) * scale[c])) + bias[c]
+            places[c] = min(max(y, -middle), middle - np.int32(1)) + middle
+        for c in range(2 * width):  # only this loop is not vectorised
+            places[c] = logistic[places[c]]
+        for c in range(width):
+            value = (np.int32(2) * places[c] - one) * places[width + c]
+            y = np.rint(np.float32(value) * out_scale[c])
+            out[i, c] = np.int8(min(max(y, np.float32(-127)), np.float32(127)))
+
+
+@kernel
+@no_type_check
+def multiply(x, factor):
+    """x times the factor, rounded. In place."""
+    rows, width = x.shape
+    for i in range(rows):
+        for c in range(width):
+            x[i, c] = np.int32(np.rint(np.float32(x[i, c]) * factor))
+
+
+@kernel
+@no_type_check
 def rotate(x, cos, sin, scale, out):
     """out = pairs of channels of x (B, D, H, C) turned by the angles of their position, rescaled to +-127."""
     batch, length, heads, channels = x.shape

@@ -5,7 +5,7 @@ the residual stream are one power of two.
 """
 
 import torch
-from jaxtyping import Float, Float32, Float64, Int8, Int16, Int32
+from jaxtyping import Float, Float32, Float64, Int, Int8, Int16, Int32, Shaped
 from torch import Tensor, nn
 
 from ardm.errors import ExactError
@@ -157,6 +157,11 @@ def rounded_rows(weight: Float64[Tensor, "C K"], limit: int) -> tuple[Float64[Te
     """Each row as integers up to the limit, with the value of one step."""
     steps = weight.abs().amax(1).clamp(min=1e-30) / limit
     return (weight / steps[:, None]).round(), steps
+
+
+def chosen_rows(x: Shaped[Tensor, "B D *C"], where: Int[Tensor, "B N"]) -> Shaped[Tensor, "B N *C"]:
+    """Of each item the rows of these numbers."""
+    return x[torch.arange(len(x), device=x.device)[:, None], where]
 
 
 def require_scales(scale: Tensor, largest: Tensor, name: str, most: int = 2**30) -> None:

@@ -99,7 +99,7 @@ class ExactNetwork(nn.Module):
         t: Int[Tensor, "B"],
         where: Int[Tensor, "B N"],
     ) -> Int32[Tensor, "B N O"]:
-        """The outputs of the variables `where`; exact networks do not see the step t."""
+        """The outputs of the variables `where`; t is not used: a network that sees the step counts what is revealed."""
         with full_float32():
             return self._integers(inputs, mask, stage, where, self.operations(inputs.device))
 

@@ -24,6 +24,12 @@ from ardm.exact import kernels
 
 STREAM_LIMIT = 2**23
 """Values of the residual stream are clamped to this, so that float32 holds them and sums of squares fit int64."""
+GATE_REACH = 2048
+"""Arguments of the table of the logistic function lie from minus this up to below this."""
+GATE_ONE = 2**12
+"""Values of the logistic function count 2^-12, so that float32 holds the product of two."""
+SQRT_HALF = float(np.float32(0.5**0.5))
+"""1 / sqrt 2 as float32 holds it."""
 
 Bytes = Int8[Tensor, "N K"]
 Weight = Int8[Tensor, "C K"]
@@ -99,6 +105,26 @@ class Operations(ABC):
         """The square of x times the scale of each channel, clamped to 0..127; 0 where x is negative."""
         return (x.float() * scale).clamp(min=0).square().round().clamp(max=127).to(torch.int8)
 
+    def gate(
+        self,
+        x: Sums,
+        scale: Scale,
+        bias: Int32[Tensor, "C"],
+        logistic: Int16[Tensor, "L"],
+        out_scale: Float32[Tensor, "C1"],
+    ) -> Int8[Tensor, "N C1"]:
+        """tanh(u) sigmoid(v) rescaled to +-127; u and v are the halves of x times the scale, plus the bias.
+
+        By a table of the logistic function; tanh(u) is twice that of 2u, less 1.
+        """
+        index = ((x.float() * scale).round().int() + bias).clamp(-GATE_REACH, GATE_REACH - 1) + GATE_REACH
+        signal, gate = logistic.int()[index.long()].chunk(2, dim=-1)
+        return self.rescale((2 * signal - GATE_ONE) * gate, out_scale, -127)
+
+    def halve_power(self, x: Stream) -> Stream:
+        """x / sqrt 2; it may be overwritten."""
+        return (x.float() * SQRT_HALF).round().int()
+
     def rotate(self, x: Int16[Tensor, "B D H C"], cos: Angles, sin: Angles, scale: Number) -> Heads:
         """Pairs (first half, second half of the channels) turned by the angles of their position, rescaled to +-127."""
         first, second = x.int().chunk(2, dim=-1)
@@ -162,7 +188,7 @@ class FusedOperations(TorchOperations):
 
     def __init__(self) -> None:
         super().__init__(int8_product)
-        for name in ("norm", "rotate", "attend"):
+        for name in ("norm", "gate", "halve_power", "rotate", "attend"):
             setattr(self, name, torch.compile(getattr(self, name), dynamic=True))
 
     def activations(self, x: Bytes, weight: Weight, scale: Scale, low: int) -> Activations:
@@ -217,6 +243,23 @@ class CompiledOperations(Operations):
         out = torch.empty_like(x, dtype=torch.int8)
         kernels.rescale_squared(x.numpy(), scale.numpy(), out.numpy())
         return out
+
+    def gate(
+        self,
+        x: Sums,
+        scale: Scale,
+        bias: Int32[Tensor, "C"],
+        logistic: Int16[Tensor, "L"],
+        out_scale: Float32[Tensor, "C1"],
+    ) -> Int8[Tensor, "N C1"]:
+        out = x.new_empty((len(x), len(out_scale)), dtype=torch.int8)
+        tables = (scale.numpy(), bias.numpy(), logistic.numpy(), out_scale.numpy())
+        kernels.gate(x.numpy(), *tables, np.int32(GATE_ONE), out.numpy())
+        return out
+
+    def halve_power(self, x: Stream) -> Stream:
+        kernels.multiply(x.numpy(), np.float32(SQRT_HALF))
+        return x
 
     def rotate(self, x: Int16[Tensor, "B D H C"], cos: Angles, sin: Angles, scale: Number) -> Heads:
         out = torch.empty_like(x, dtype=torch.int8)

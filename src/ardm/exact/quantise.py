@@ -3,24 +3,28 @@
 Nothing is trained: weights are rounded for each output, activations for each channel.
 """
 
+import copy
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
 from ardm.errors import ExactError
 from ardm.exact.bounds import check_bounds
-from ardm.exact.layers import BYTE, ExactNorm
-from ardm.exact.operations import STREAM_LIMIT
+from ardm.exact.layers import BYTE, WORD, ExactNorm, rounded_rows
+from ardm.exact.operations import GATE_ONE, STREAM_LIMIT
 from ardm.exact.outputs import OutputUnits
 from ardm.exact.transformer import ANGLE_ONE, SCORES_PER_NAT, ExactTransformer
 from ardm.exact.unet import ExactSubPixelEmbedding, ExactUNet
+from ardm.exact.wavenet import GATES_PER_NAT, INPUT_WEIGHT, ExactAudioInput, ExactStep, ExactWaveNet
 from ardm.model import ARDM
-from ardm.nn.layers import rms_norm
+from ardm.nn.layers import StepEmbedding, rms_norm
+from ardm.nn.paper_wavenet import AudioInput, Convolution, GatedBlock, PaperWaveNet
 from ardm.nn.transformer import Attention, Depthwise, Transformer
 from ardm.nn.transformer import Block as TransformerBlock
 from ardm.nn.unet import Block, SubPixelEmbedding, UNet
@@ -39,6 +43,7 @@ QUERY_UNITS = 2.0**16
 """The largest query or key, before it is normalised."""
 LEAST_PEAK = 1e-6
 """Peaks of channels that are always zero."""
+OBSERVED = (nn.Linear, nn.Conv2d, Block, TransformerBlock, Attention, Depthwise, GatedBlock)
 
 
 @dataclass
@@ -96,7 +101,7 @@ def observe(model: ARDM, batches: Iterable[Corrupted]) -> Observations:
     observations = Observations()
     handles = []
     for name, module in model.network.named_modules():
-        if isinstance(module, nn.Linear | nn.Conv2d | Block | TransformerBlock | Attention | Depthwise):
+        if isinstance(module, OBSERVED):
             handles.append(module.register_forward_pre_hook(_observer(observations, name)))
     try:
         for c in batches:
@@ -112,7 +117,8 @@ def _observer(observations: Observations, name: str):  # type: ignore[no-untyped
 
     def hook(module: nn.Module, arguments: tuple[Any, ...]) -> None:
         x = arguments[0]
-        seen.update(x.movedim(1, -1) if isinstance(module, nn.Conv2d) else x)
+        is_image = isinstance(module, nn.Conv2d) and not isinstance(module, Convolution)
+        seen.update(x.movedim(1, -1) if is_image else x)
         if isinstance(module, Attention):
             for part, weight in zip(PARTS, module.query_key_value, strict=True):
                 y = F.linear(x, weight)
@@ -129,6 +135,8 @@ def quantise(network: nn.Module, exact: nn.Module, seen: Observations, units: Ou
         _quantise_unet(network, exact, seen, units)
     elif isinstance(network, Transformer) and isinstance(exact, ExactTransformer):
         _quantise_transformer(network, exact, seen, units)
+    elif isinstance(network, PaperWaveNet) and isinstance(exact, ExactWaveNet):
+        _quantise_wavenet(network, exact, seen, units)
     else:
         raise ExactError(f"a {type(network).__name__} has no exact form")
     check_bounds(exact)
@@ -205,6 +213,86 @@ def _set_attention(target: Any, attention: Any, seen: Observations, name: str, s
     target.output.set_float(attention.output.weight, mixed, torch.tensor(stream))
 
 
+@torch.no_grad()
+def _quantise_wavenet(network: PaperWaveNet, exact: ExactWaveNet, seen: Observations, units: OutputUnits) -> None:
+    """Fill an exact WaveNet with the rounded weights of a trained one."""
+    blocks = cast(list[GatedBlock], list(network.blocks))
+    values, rows = embedded_values(network.input), step_rows(network.step, blocks, exact.step)
+    largest = max(float(table.abs().max().clamp(min=LEAST_PEAK)) for table in (values, rows))
+    peak = max(float(seen.peaks(f"blocks.{i}").max()) for i in range(len(blocks)))
+    stream = min(stream_units(peak), power_of_two(WORD / largest))
+    _set_audio_input(exact.input, network.input, values, stream)
+    exact.step.rows.copy_((rows * stream).round())
+    root = math.sqrt(len(blocks))
+    total = power_of_two(WORD / (HEADROOM * root * float(seen.peaks("last").max())))
+    for i, (block, target) in enumerate(zip(blocks, exact.blocks, strict=True)):
+        _set_gated_block(target, block, seen, f"blocks.{i}", stream, total)
+    weight = network.last.weight.double() / root
+    skipped = torch.stack([output_biases(block)[1] for block in blocks]).sum(0)
+    bias = network.last.bias.double() + weight @ skipped
+    hidden = torch.full_like(bias, WORD / (HEADROOM * float(seen.peaks("head").max())))
+    exact.last.set_float(weight[None], bias[None], total, hidden, torch.zeros_like(bias))
+    weight, bias = network.head.weight[None], network.head.bias[None]
+    exact.head.set_float(weight, bias, float(hidden[0]), units.factor, units.offset)
+
+
+def embedded_values(layer: AudioInput) -> Float64[Tensor, "V C"]:
+    """The features of each value that come from its embedding, after the relu."""
+    weight, bias = layer.projection.weight.double(), layer.projection.bias.double()
+    return (layer.embedding.weight.double() @ weight.t() + bias).relu()
+
+
+def step_rows(embedding: StepEmbedding, blocks: list[GatedBlock], exact: ExactStep) -> Float64[Tensor, "S L K C"]:
+    """What each block adds to the stream for the middle step of each level, and the residual biases before it."""
+    (num_stages, num_levels), length = exact.rows.shape[:2], exact.max_length
+    bounds = -(-torch.arange(num_levels + 1) * (length + 1) // num_levels)  # the first step of each level
+    t = (bounds[:-1] + bounds[1:] - 1) // 2
+    embedding = copy.deepcopy(embedding).double()
+    embedded = torch.stack([embedding(torch.full_like(t, stage), t, length) for stage in range(num_stages)])
+    rows, bias = [], torch.zeros((), dtype=torch.float64)
+    for block in blocks:
+        rows.append(embedded @ block.step.weight.double().t() + block.step.bias.double() + bias)
+        bias = (bias + output_biases(block)[0]) * math.sqrt(0.5)
+    return torch.stack(rows, dim=2)
+
+
+def output_biases(block: GatedBlock) -> tuple[Float64[Tensor, "C"], Float64[Tensor, "C"]]:
+    """Those of the residual and of the skip half."""
+    residual, skip = block.output.bias.double().chunk(2)
+    return residual, skip
+
+
+def _set_audio_input(target: ExactAudioInput, layer: AudioInput, values: Tensor, stream: float) -> None:
+    target.values.copy_((values * stream).round())
+    convolution = layer.convolution
+    value, mask, *stages = convolution.weight.double()[:, :, 0].permute(1, 2, 0)  # (3, C) each
+    hidden = [stage - value for stage in stages] or [torch.zeros_like(value)]
+    revealed = [row + mask for row in hidden] if stages else [mask - value]
+    states = [row for pair in zip(hidden, revealed, strict=True) for row in pair]
+    weight = torch.stack((value * 2 / layer.num_values, *states), dim=1)  # (3, 1 + 2S, C)
+    assert convolution.bias is not None
+    columns = torch.cat((weight.flatten(0, 1), convolution.bias.double()[None]))
+    rounded, steps = rounded_rows(columns.t(), INPUT_WEIGHT)
+    target.weight.copy_(rounded.t()[:-1].view(weight.shape))
+    target.bias.copy_(rounded[:, -1])
+    target.scale.copy_(steps * stream)
+
+
+def _set_gated_block(target: Any, block: Any, seen: Observations, name: str, stream: float, total: float) -> None:
+    bytes_seen, hidden = (BYTE / seen.balanced_peaks(f"{name}.{layer}") for layer in ("convolution", "output"))
+    target.seen_scale.copy_(bytes_seen / stream)
+    weight, bias = block.convolution.weight[:, :, 0].mT.flatten(1), block.convolution.bias.double()
+    gate_units = torch.full_like(bias, GATES_PER_NAT)
+    gate_units[: len(bias) // 2] *= 2
+    target.convolution.set_float(weight, bytes_seen.repeat(3), gate_units)
+    target.gate_bias.copy_((bias * gate_units).round())
+    target.gate_scale.copy_(hidden / GATE_ONE**2)
+    residual, skip = block.output.weight.chunk(2)
+    target.skip.set_float(skip, hidden, torch.tensor(total))
+    if target.residual is not None:
+        target.residual.set_float(residual, hidden, torch.tensor(stream))
+
+
 def _set_norm(norm: ExactNorm, quantile: float) -> float:
     """The units of the norm's output, after setting them."""
     units = norm.limit / quantile
@@ -215,6 +303,11 @@ def _set_norm(norm: ExactNorm, quantile: float) -> float:
 def _set_embedding(target: ExactSubPixelEmbedding, embedding: SubPixelEmbedding, units: float) -> None:
     weight = embedding.weight.double().unflatten(1, (len(target.values), -1)).permute(1, 2, 0)  # (G, J + 2S, C)
     target.set_float(weight, embedding.features.double(), units)
+
+
+def power_of_two(limit: float) -> float:
+    """The largest power of two that does not pass a limit."""
+    return 2.0 ** (math.frexp(limit)[1] - 1)
 
 
 def stream_units(peak: float) -> float:

@@ -11,7 +11,7 @@ outputs  = head(norm in 16 bits), for the wanted variables alone
 from typing import cast
 
 import torch
-from jaxtyping import Bool, Float32, Float64, Int, Int8, Int16, Int32, Shaped
+from jaxtyping import Bool, Float32, Float64, Int, Int8, Int16, Int32
 from torch import Tensor, nn
 
 from ardm.exact.layers import (
@@ -24,6 +24,7 @@ from ardm.exact.layers import (
     ExactLayer,
     ExactNorm,
     ExactProduct,
+    chosen_rows,
     require,
 )
 from ardm.exact.operations import STREAM_LIMIT, Operations
@@ -108,11 +109,6 @@ class ExactBlock(nn.Module):
     ) -> Int32[Tensor, "B N C"]:
         hidden = self.expand.squared_activations(seen.flatten(0, 1), ops)
         return self.contract.add_to(x.flatten(0, 1), hidden, ops).view(x.shape)
-
-
-def chosen_rows(x: Shaped[Tensor, "B D *C"], where: Int[Tensor, "B N"]) -> Shaped[Tensor, "B N *C"]:
-    """Of each item the rows of these numbers."""
-    return x[torch.arange(len(x), device=x.device)[:, None], where]
 
 
 class ExactAttention(ExactLayer):
