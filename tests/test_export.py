@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,8 +14,18 @@ from ardm.cli import main
 from ardm.codec.items import ItemCodec
 from ardm.codec.plan import orders_and_schedule
 from ardm.commands.common import planning_losses
-from ardm.export import best_order, candidate_orders, make_schedules, num_tried
+from ardm.container.options import OrderChoice
+from ardm.export import (
+    SCHEDULE_KINDS,
+    best_family,
+    best_order,
+    candidate_orders,
+    export_model,
+    make_schedules,
+    num_tried,
+)
 from ardm.likelihood import exact_bits
+from test_exact import random_items, trained_model
 from tiny import TEXT
 
 
@@ -114,6 +125,34 @@ def test_bench_codec(run, capsys):
     assert [row["name"] for row in ours] == ["ardm, 5 calls", "ardm, 30 calls"]
     assert all(row["failure"] is None and row["bits_per_variable"] > 0 for row in ours)
     assert any(row["name"].startswith("zlib") for row in rows)
+
+
+def test_the_kind_of_schedule_is_chosen_by_measured_bits():
+    losses = np.linspace(3, 1, 32)[None]
+    families = [make_schedules(losses, 7, kind) for kind in SCHEDULE_KINDS]
+    assert len(set(families)) == 3
+    for family in families:
+        assert [s.num_calls for s in family] == [5, 7, 10, 20, 30, 32]
+    for best in families:
+        assert best_family(families, lambda family, best=best: float(family is not best)) is best
+    assert best_family(families[:1], lambda _: pytest.fail("measured")) is families[0]
+
+
+def test_an_export_takes_the_schedules_that_code_best():
+    """Measured again, one by one, with the exported network."""
+    trained = trained_model("upscaled images")
+    x = random_items(trained.model, 12, torch.Generator().manual_seed(0))
+    losses = np.linspace(3, 1, trained.model.num_variables)[None].repeat(trained.model.num_stages, 0)
+    exact = export_model(trained, x[:8], x[8:], losses, num_calls=10, order=OrderChoice(name="halton")).exact
+
+    def bits(schedule):
+        coding = orders_and_schedule(exact.coding.order, trained.model.shape, schedule)
+        codec = ItemCodec(exact.network, trained.model.parametrization, trained.model.shape, *coding)
+        return codec.measure(x[8:]).sum()
+
+    families = [make_schedules(losses, 10, kind) for kind in SCHEDULE_KINDS]
+    measured = [bits(family[exact.coding.default]) for family in families]
+    assert exact.coding.schedules == families[int(np.argmin(measured))]
 
 
 def test_the_best_order_is_found_by_halving():

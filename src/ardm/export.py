@@ -2,8 +2,9 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -21,13 +22,16 @@ from ardm.exact.quantise import observe, quantise
 from ardm.model import ARDM
 from ardm.objective import Corrupted, sample_corruption
 from ardm.profiles import Losses
-from ardm.schedule import Schedule, full_schedule, plan
+from ardm.schedule import Schedule, cosine_schedule, full_schedule, plan, uniform_schedule
 
 CALIBRATION_BATCH = 16
 TEST_ITEMS = 3
 TEST_OUTPUTS = 32
 BUDGETS = (5, 10, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500, 1000, 2000, 5000, 10_000)
 """Numbers of calls for which an exact model has schedules, as far as they fit, besides its own and one a variable."""
+ScheduleKind = Literal["planned", "uniform", "cosine"]
+SCHEDULE_KINDS: tuple[ScheduleKind, ...] = get_args(ScheduleKind)
+"""Kinds of schedules that are tried: the planner knows losses in random orders, and other orders may want another."""
 PSEUDORANDOM_SEEDS = 4
 """Random orders that are tried."""
 OnStep = Callable[[int], None]
@@ -44,20 +48,28 @@ def export_model(
     seed: int = 0,
     on_step: OnStep = lambda rows: None,
 ) -> TrainedModel:
-    """An exact model; items of the training data set its scales, held-out ones choose its order unless it is given."""
+    """An exact model; items of the training data set its scales.
+
+    Held-out ones choose its order, unless it is given, and in that order its kind of schedule.
+    """
     device = next(trained.model.parameters()).device
     generator = torch.Generator(device).manual_seed(seed)
     network = exact_network(trained, calibration.to(device), generator)
-    schedules = make_schedules(losses, num_calls)
-    default = max(i for i, schedule in enumerate(schedules) if i == 0 or schedule.num_calls <= num_calls)
+    planned = make_schedules(losses, num_calls)
+    default = max(i for i, schedule in enumerate(planned) if i == 0 or schedule.num_calls <= num_calls)
     parametrization, shape = trained.model.parametrization, trained.model.shape
 
-    def bits(order: OrderChoice, items: Int[Tensor, "N D"]) -> float:
-        coding = orders_and_schedule(order, shape, schedules[default])
+    def bits(order: OrderChoice, schedule: Schedule, items: Int[Tensor, "N D"]) -> float:
+        coding = orders_and_schedule(order, shape, schedule)
         codec = ItemCodec(network, parametrization, shape, *coding, device=device)
         return float(codec.measure(items, on_batch=on_step).sum())
 
-    coding = CodingPlan(order=order or best_order(bits, validation), schedules=schedules, default=default)
+    order = order or best_order(lambda order, items: bits(order, planned[default], items), validation)
+    # Strands keep only the numbers of calls of a schedule.
+    kinds = SCHEDULE_KINDS[:1] if order.name == "strands" else SCHEDULE_KINDS
+    families = [make_schedules(losses, num_calls, kind) for kind in kinds]
+    schedules = best_family(families, lambda family: bits(order, family[default], validation))
+    coding = CodingPlan(order=order, schedules=schedules, default=default)
     classes = trained.alphabet or parametrization.depth.num_classes
     exact = exact_part(trained.config.to_dict(), shape, classes, trained.sample_rate, network, coding)
     return replace(trained, model=ARDM(network, parametrization, shape), exact=exact)
@@ -73,6 +85,13 @@ def best_order(bits: Callable[[OrderChoice, Tensor], float], items: Int[Tensor, 
     return next(iter(totals))
 
 
+def best_family(
+    families: Sequence[tuple[Schedule, ...]], bits: Callable[[tuple[Schedule, ...]], float]
+) -> tuple[Schedule, ...]:
+    """The family of schedules of the fewest bits; a single one is not measured."""
+    return families[0] if len(families) == 1 else min(families, key=bits)
+
+
 def rounds(items: Int[Tensor, "N D"]) -> list[Int[Tensor, "P D"]]:
     """The items in a part for each halving of the candidates; few items make fewer rounds."""
     num_rounds = math.ceil(math.log2(len(candidate_orders())))
@@ -80,7 +99,7 @@ def rounds(items: Int[Tensor, "N D"]) -> list[Int[Tensor, "P D"]]:
 
 
 def num_tried(items: Int[Tensor, "N D"]) -> int:
-    """How many items the search for an order codes, each counted as often as it is coded."""
+    """How many items the search for an order codes, each counted as often as it is coded; that for schedules aside."""
     counts = [len(candidate_orders())]
     while counts[-1] > 1:
         counts.append(-(-counts[-1] // 2))
@@ -93,12 +112,19 @@ def candidate_orders() -> list[OrderChoice]:
     return named + [OrderChoice(name="pseudorandom", seed=seed) for seed in range(PSEUDORANDOM_SEEDS)]
 
 
-def make_schedules(losses: Losses, num_calls: int) -> tuple[Schedule, ...]:
-    """Planned schedules for rising budgets, `num_calls` among them, and one call a variable at the end."""
+def make_schedules(losses: Losses, num_calls: int, kind: ScheduleKind = "planned") -> tuple[Schedule, ...]:
+    """Schedules of a kind for rising budgets, `num_calls` among them, and one call a variable at the end."""
     num_stages, num_variables = losses.shape
     most = num_stages * num_variables
-    planned = [plan(losses, calls).schedule for calls in sorted({*BUDGETS, num_calls}) if num_stages <= calls < most]
-    return (*planned, full_schedule(num_variables, num_stages=num_stages))
+
+    def schedule(calls: int) -> Schedule:
+        if kind == "planned":
+            return plan(losses, calls).schedule
+        make = uniform_schedule if kind == "uniform" else cosine_schedule
+        return make(num_variables, calls, num_stages=num_stages)
+
+    budgets = [calls for calls in sorted({*BUDGETS, num_calls}) if num_stages <= calls < most]
+    return (*map(schedule, budgets), full_schedule(num_variables, num_stages=num_stages))
 
 
 def exact_network(trained: TrainedModel, calibration: Int[Tensor, "N D"], generator: torch.Generator) -> ExactNetwork:

@@ -36,18 +36,18 @@ class Export:
     items: int = 64
     """Training items that set the scales of activations."""
     valid_items: int = 8
-    """Held-out items that choose the order."""
+    """Held-out items that choose the order and the kind of schedule."""
     seed: int = 0
     device: str | None = None
 
     def run(self) -> None:
-        """Round the network, choose the order, write the file, and say what rounding costs."""
+        """Round the network, choose order and schedules, write the file, and say what rounding costs."""
         require_positive(items=self.items, valid_items=self.valid_items, calls=self.calls)
         import torch
 
         from ardm.checkpoint import save_model
         from ardm.codec.plan import parse_order
-        from ardm.export import export_model, num_tried
+        from ardm.export import SCHEDULE_KINDS, export_model, num_tried
         from ardm.media import load_corpus
 
         order = None if self.order is None else parse_order(self.order)
@@ -60,7 +60,8 @@ class Export:
         shape = trained.model.shape
         train, valid = (torch.from_numpy(corpus.items(split, shape)) for split in ("train", "valid"))
         chosen = valid[: self.valid_items].long()
-        with progress("trying orders", 0 if order else calls * num_tried(chosen)) as advance:
+        num_items = (0 if order else num_tried(chosen)) + len(SCHEDULE_KINDS) * len(chosen)
+        with progress("trying orders and schedules", calls * num_items) as advance:
             exact = export_model(
                 trained,
                 train[torch.arange(self.items) * len(train) // self.items].long(),
