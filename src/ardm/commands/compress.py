@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from ardm.commands.common import OutputPath, load, require_positive
-from ardm.commands.info import MOST_NAMES, is_model
+from ardm.commands.info import is_model, shortened
 from ardm.errors import ArdmError, CheckpointError, UsageError
 from ardm.files import check_writable, check_writable_folder
 from ardm.output import to_json
@@ -304,12 +304,6 @@ def report(outcome: "Outcome", columns: tuple[str, ...], *, as_json: bool) -> No
         for failure in outcome.failures:
             print(f"ardm: {printable(str(failure))}", file=sys.stderr)
         raise ArdmError(f"{len(outcome.failures)} of {len(outcome.failures) + len(outcome.done)} failed")
-
-
-def shortened(names: list[str]) -> str:
-    """The first few names of a list, and how many more there are."""
-    more = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def printable(text: str) -> str:

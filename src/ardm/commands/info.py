@@ -52,8 +52,9 @@ class Info:
             print_facts(facts)
         damaged = [entry["name"] for entry in facts.get("listing", []) if entry["check"] != "fine"]
         if damaged:
-            names = ", ".join(damaged[:MOST_NAMES]) + (" ..." if damaged[MOST_NAMES:] else "")
-            raise DamagedError(f"{self.file}: {len(damaged)} of {facts['entries']} entries cannot be restored: {names}")
+            raise DamagedError(
+                f"{self.file}: {len(damaged)} of {facts['entries']} entries cannot be restored: {shortened(damaged)}"
+            )
 
 
 def print_facts(facts: dict[str, Any]) -> None:
@@ -63,6 +64,12 @@ def print_facts(facts: dict[str, Any]) -> None:
             print(f"{name.replace('_', ' '):>20}  {_shown(name, value)}")
     for entry in facts.get("listing", []):
         print(_listed(entry))
+
+
+def shortened(names: list[str]) -> str:
+    """The first few names of a list, and how many more there are."""
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def is_model(path: Path) -> bool:
