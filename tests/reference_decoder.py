@@ -10,6 +10,7 @@ Notation: B items of D variables, K classes, S stages, O outputs of a variable, 
 from __future__ import annotations
 
 import binascii
+import gzip
 import hashlib
 import itertools
 import json
@@ -1024,7 +1025,7 @@ class Model:
 
 def read_model(data: bytes) -> Model:
     """The model of a model file, whose hash must be right."""
-    reader, tensors = Reader(data), {}
+    reader, tensors = Reader(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data), {}
     header = json.loads(reader.take(struct.unpack("<Q", reader.take(8))[0]))
     description = json.loads(header.pop("__metadata__")["ardm"])
     require(description["kind"] == "exact model" and description["format_version"] == 1, "no exact model of version 1")

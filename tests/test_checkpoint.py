@@ -1,5 +1,7 @@
 """Files are whole or refused."""
 
+import gzip
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -14,7 +16,7 @@ from ardm.checkpoint import (
 )
 from ardm.config import RunConfig
 from ardm.errors import ArdmError, CheckpointError, UsageError
-from ardm.files import check_writable, locked, written_whole
+from ardm.files import GZIP_START, check_writable, locked, written_whole
 from ardm.objective import Profile
 from ardm.presets import PRESETS
 from tiny import tiny_config, tiny_corpus, tiny_upscale_config
@@ -175,6 +177,32 @@ def exact(tmp_path):
 
 def test_an_exact_model_written_again_is_the_same(exact):
     assert exact[2]().exact.identity == tiny_exact("text").exact.identity
+
+
+def test_an_exact_model_is_the_same_compressed_or_not(tmp_path):
+    path, plain = tmp_path / "zipped", tmp_path / "plain"
+    save_model(path, tiny_exact("text"))
+    assert path.read_bytes()[:2] == GZIP_START
+    plain.write_bytes(gzip.decompress(path.read_bytes()))
+    assert load_model(plain).exact.identity == load_model(path).exact.identity == tiny_exact("text").exact.identity
+
+
+def test_damage_to_a_compressed_model_is_noticed(tmp_path):
+    path = tmp_path / MODEL_FILE
+    save_model(path, tiny_exact("text"))
+    content = path.read_bytes()
+    for at in (2, 20, len(content) // 2, len(content) - 5):
+        for damaged in (content[:at], content[:at] + bytes([content[at] ^ 64]) + content[at + 1 :]):
+            path.write_bytes(damaged)
+            with pytest.raises(CheckpointError, match="damaged"):
+                load_model(path)
+
+
+def test_what_inflates_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("ardm.checkpoint.MOST_INFLATED_BYTES", 1000)
+    (tmp_path / "big").write_bytes(gzip.compress(bytes(1001)))
+    with pytest.raises(CheckpointError, match="inflates to more than 1000 bytes"):
+        load_model(tmp_path / "big")
 
 
 WEIGHT = "exact/blocks.0.expand.weight"

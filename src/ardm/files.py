@@ -7,6 +7,8 @@ from pathlib import Path
 
 from ardm.errors import UsageError
 
+GZIP_START = b"\x1f\x8b"
+
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
@@ -28,6 +30,12 @@ def write_file(path: Path, content: bytes) -> None:
     """Write content to a file as a whole."""
     with written_whole(path) as temporary:
         temporary.write_bytes(content)
+
+
+def is_gzip(path: Path) -> bool:
+    """Whether a file starts as gzip's do."""
+    with path.open("rb") as file:
+        return file.read(len(GZIP_START)) == GZIP_START
 
 
 def remove_leftovers(folder: Path) -> None:

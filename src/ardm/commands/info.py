@@ -1,5 +1,7 @@
 """ardm info."""
 
+import gzip
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,6 +11,7 @@ import tyro
 from ardm import pretrained
 from ardm.commands.common import load
 from ardm.errors import DamagedError, DataError, TooLargeError
+from ardm.files import is_gzip
 from ardm.output import to_json
 
 if TYPE_CHECKING:
@@ -78,8 +81,11 @@ def is_model(path: Path) -> bool:
         return (path / "model.safetensors").exists()
     if not path.is_file():
         return False
-    with path.open("rb") as file:
-        start = file.read(9)
+    try:
+        with gzip.open(path) if is_gzip(path) else path.open("rb") as file:
+            start = file.read(9)
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        return False
     # The length of a JSON object, and the object: the start of all safetensors files.
     return start[8:] == b"{" and int.from_bytes(start[:8], "little") < MOST_HEADER_BYTES
 

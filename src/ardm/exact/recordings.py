@@ -3,11 +3,8 @@
 Only threads with a stream of their own record (see `codec.threads`). The default stream cannot be recorded, and PyTorch
 deals out the same few streams over and over: work that another thread gave to a stream while it is being recorded would
 not be done, but recorded as well.
-
-Recording is off unless the environment says ARDM_RECORD=1, until the golden files have been decoded with it on a GPU.
 """
 
-import os
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
@@ -18,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-SWITCH = "ARDM_RECORD"
 CALLS_BEFORE = 2
 """Calls of a size before it is recorded, which takes as long as some calls."""
 MOST_RECORDINGS = 24
@@ -72,8 +68,7 @@ class Recorded:
     def __call__(self, *arguments: Tensor) -> Tensor:
         """The function's result, by a recording of a call of these sizes if they come again."""
         device = arguments[0].device
-        is_default = torch.cuda.current_stream(device) == torch.cuda.default_stream(device)
-        if is_default or os.environ.get(SWITCH) != "1":
+        if torch.cuda.current_stream(device) == torch.cuda.default_stream(device):
             return self._function(*arguments)
         recording = self._recording(tuple(x.shape for x in arguments), arguments)
         return self._function(*arguments) if recording is None else recording.replay(arguments)
