@@ -64,7 +64,7 @@ def random_items(model: ARDM, count: int, generator: torch.Generator) -> torch.T
 
 def make_exact(kind: str, generator: torch.Generator) -> tuple[TrainedModel, ExactNetwork]:
     trained = trained_model(kind)
-    return trained, exact_network(trained, random_items(trained.model, 8, generator), generator)
+    return trained, exact_network(trained, random_items(trained.model, 8, generator), generator, reaches=[1.0])
 
 
 def call_arguments(model: ARDM, count: int, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
@@ -184,7 +184,7 @@ def test_a_channel_that_is_huge_for_one_class_does_not_drown_the_others(generato
     network = trained.model.network
     with torch.no_grad():  # the first hidden channel of the first block answers to class 0
         network.blocks[0].expand.weight[0] = 3 * network.embedding[0] / network.embedding[0].norm()
-    exact = exact_network(trained, random_items(trained.model, 8, generator), generator)
+    exact = exact_network(trained, random_items(trained.model, 8, generator), generator, reaches=[1.0])
     inputs, mask, stage, t, _ = call_arguments(trained.model, 6, generator)
     with torch.no_grad():
         expected, found = network(inputs, mask, stage, t), exact(inputs, mask, stage, t)

@@ -16,15 +16,20 @@ from ardm.codec.plan import orders_and_schedule
 from ardm.commands.common import planning_losses
 from ardm.container.options import OrderChoice
 from ardm.export import (
+    CALIBRATION_BATCH,
+    REACH_PASSES,
+    REACHES,
     SCHEDULE_KINDS,
     best_family,
     best_order,
     candidate_orders,
+    exact_network,
     export_model,
     make_schedules,
     num_tried,
 )
-from ardm.likelihood import exact_bits
+from ardm.likelihood import bound, exact_bits
+from ardm.model import ARDM
 from test_exact import random_items, trained_model
 from tiny import TEXT
 
@@ -153,6 +158,23 @@ def test_an_export_takes_the_schedules_that_code_best():
     families = [make_schedules(losses, 10, kind) for kind in SCHEDULE_KINDS]
     measured = [bits(family[exact.coding.default]) for family in families]
     assert exact.coding.schedules == families[int(np.argmin(measured))]
+
+
+def test_bytes_reach_as_far_as_is_best_for_the_bits():
+    trained = trained_model("upscaled images")
+    x = random_items(trained.model, 8, torch.Generator().manual_seed(0))
+
+    def exact(reaches):
+        return exact_network(trained, x, torch.Generator().manual_seed(1), reaches)
+
+    def bits(network):
+        model = ARDM(network, trained.model.parametrization, trained.model.shape)
+        draws = torch.Generator().manual_seed(0)
+        return bound(model, x, draws, num_passes=REACH_PASSES, batch_size=CALIBRATION_BATCH).bits_per_dim
+
+    measured = {reach: bits(exact([reach])) for reach in REACHES}
+    assert len(set(measured.values())) == len(REACHES)
+    assert bits(exact(REACHES)) == min(measured.values())
 
 
 def test_the_best_order_is_found_by_halving():

@@ -19,12 +19,16 @@ from ardm.exact.network import ExactNetwork, SelfTest
 from ardm.exact.operations import TorchOperations, float_product
 from ardm.exact.outputs import OutputUnits
 from ardm.exact.quantise import observe, quantise
+from ardm.likelihood import bound
 from ardm.model import ARDM
 from ardm.objective import Corrupted, sample_corruption
 from ardm.profiles import Losses
 from ardm.schedule import Schedule, cosine_schedule, full_schedule, plan, uniform_schedule
 
 CALIBRATION_BATCH = 16
+REACHES = (1.0, 0.8, 0.65, 0.5)
+"""Parts of the peaks of activations that are tried for bytes to reach to."""
+REACH_PASSES = 2
 TEST_ITEMS = 3
 TEST_OUTPUTS = 32
 BUDGETS = (5, 10, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500, 1000, 2000, 5000, 10_000)
@@ -127,15 +131,29 @@ def make_schedules(losses: Losses, num_calls: int, kind: ScheduleKind = "planned
     return (*map(schedule, budgets), full_schedule(num_variables, num_stages=num_stages))
 
 
-def exact_network(trained: TrainedModel, calibration: Int[Tensor, "N D"], generator: torch.Generator) -> ExactNetwork:
-    """The network in exact form, scaled by what its layers reach on corrupted items."""
+def exact_network(
+    trained: TrainedModel,
+    calibration: Int[Tensor, "N D"],
+    generator: torch.Generator,
+    reaches: Sequence[float] = REACHES,
+) -> ExactNetwork:
+    """The network in exact form, scaled by what its layers reach on corrupted items, with the reach of fewest bits."""
     model = trained.model
     observations = observe(model, corruptions(model, calibration, generator))
-    core = trained.config.build_exact_core(model.parametrization)
     units = OutputUnits.of(model.parametrization)
-    quantise(copy.deepcopy(model.network).cpu(), core, observations, units)
-    test = make_test(model, core, calibration[:TEST_ITEMS], generator)
-    return ExactNetwork(core.to(calibration.device), units, test)
+
+    def rounded(reach: float) -> ExactNetwork:
+        core = trained.config.build_exact_core(model.parametrization)
+        quantise(copy.deepcopy(model.network).cpu(), core, replace(observations, reach=reach), units)
+        test = make_test(model, core, calibration[:TEST_ITEMS], generator)
+        return ExactNetwork(core.to(calibration.device), units, test)
+
+    def bits(network: ExactNetwork) -> float:
+        exact = ARDM(network, model.parametrization, model.shape)
+        draws = torch.Generator(calibration.device).manual_seed(0)  # the same for all
+        return bound(exact, calibration, draws, num_passes=REACH_PASSES, batch_size=CALIBRATION_BATCH).bits_per_dim
+
+    return min(map(rounded, reaches), key=bits) if len(reaches) > 1 else rounded(reaches[0])
 
 
 def corruptions(model: ARDM, items: Int[Tensor, "N D"], generator: torch.Generator) -> Iterator[Corrupted]:

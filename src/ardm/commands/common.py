@@ -66,8 +66,9 @@ def advancing(bar: "Progress", task: "TaskID", title: str, total: int) -> Callab
 
 def progress_line(title: str, done: int, total: int, seconds: float) -> str:
     """How far something is after so many seconds, for a reader."""
-    minutes = math.ceil(seconds * (total - done) / done / 60)
-    return f"{title}: {done:,} of {total:,} ({100 * done // total}%), about {minutes} min left"
+    percent, minutes = 100 * done // total, math.ceil(seconds * (total - done) / done / 60)
+    left = f", about {minutes} min left" if percent else ""  # the beginning says little about the rest
+    return f"{title}: {done:,} of {total:,} ({percent}%){left}"
 
 
 def require_positive(**flags: float | int | None) -> None:

@@ -76,19 +76,21 @@ class Observations:
     """What the inputs of each layer of a network reach, by the layer's name."""
 
     layers: dict[str, Seen] = field(default_factory=dict)
+    reach: float = 1.0
+    """The part of balanced peaks that bytes reach to; what is beyond is clamped, and what is within is finer."""
 
     def peaks(self, name: str) -> Tensor:
         """What nearly all values of each input channel of a layer do not pass."""
         return torch.as_tensor(self.layers[name].peaks).clamp(min=LEAST_PEAK)
 
     def balanced_peaks(self, name: str) -> Tensor:
-        """The geometric mean of each channel's peak and the largest one.
+        """The geometric mean of each channel's peak and the largest one, as far as bytes reach.
 
         Weights take up the ratios of units: with peaks alone, channels that are large for a few positions would leave
         the weights of all others too few levels; with one unit for all, small activations.
         """
         peaks = self.peaks(name)
-        return (peaks * peaks.max()).sqrt()
+        return self.reach * (peaks * peaks.max()).sqrt()
 
     def quantile(self, name: str) -> float:
         """What nearly all inputs of a layer do not pass."""
