@@ -15,7 +15,7 @@ from ardm.serve.models import Served, load_shelf
 
 MOST_VARIABLES = 2**16
 """Of a file: more would take minutes."""
-MOST_CALLS = {"images": 100, "text": 250, "sound": 50}
+MOST_CALLS = {"images": 100, "text": 250, "sound": 100}
 """Of the network for a window, by medium, where a model's own choice is more: all together shall take three minutes."""
 
 
