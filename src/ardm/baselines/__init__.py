@@ -1,0 +1,1 @@
+"""Methods that ARDMs are compared with."""

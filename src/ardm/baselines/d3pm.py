@@ -1,0 +1,175 @@
+"""D3PMs: discrete diffusion in T steps (Austin et al., 2021), with the networks of order-agnostic ARDMs.
+
+The bound is a sum over the steps of a noise process (notation as in `noise`),
+
+    -log p(x_0) <= KL(q(x_T | x_0) || p(x_T)) + sum over t = 1..T of L_t,
+    L_t = E_q(x_t | x_0) KL(q(x_(t-1) | x_t, x_0) || p(x_(t-1) | x_t)),
+
+of which L_1 is the reconstruction -log p(x_0 | x_1). Drawing t uniformly and weighing by T is unbiased.
+
+A network may put out p(x_0 | x_t), or only what the other variables tell of x_0: then its probabilities are weighted
+by q(x_t | x_0), as in Eq. 4 of Austin et al. (their code leaves the weights out at t = 1). This is the same for the
+absorbing process. For the others it spares the network what is known about the noise: one that puts out nothing but
+zeros then begins near log2 K bits for each variable, and far above otherwise, as errors of a step count T times.
+
+The absorbing process with T -> infinity is an order-agnostic ARDM (App. B of the ARDM paper): variables that are
+revealed in the same step are independent given the others, and the chance to meet in a step falls as 1 / T.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from ardm.baselines.noise import Absorbing, NoiseProcess
+from ardm.distributions import sample_categorical
+from ardm.likelihood import Estimate, mean_bits
+from ardm.model import ARDM
+from ardm.objective import stratified_steps
+from ardm.parametrizations import DataParametrization
+
+
+class D3PM(nn.Module):
+    """A network that predicts the data from noisy items, and the process that made them noisy.
+
+    `network` has the interface of `model.Network` with K outputs, logits of x_0; `process.seen` says what it is
+    shown. Items are rows of D variables, which the network takes in their `shape`. If the model is `weighted`, the
+    network's probabilities are multiplied by q(x_t | x_0) and normalised.
+    """
+
+    def __init__(
+        self, network: nn.Module, process: NoiseProcess, shape: tuple[int, ...], *, weighted: bool = False
+    ) -> None:
+        super().__init__()
+        if not shape or min(shape) < 1:
+            raise ValueError(f"an item needs a shape of at least one variable, got {shape}")
+        self.network = network
+        self.process = process
+        self.shape = shape
+        self.weighted = weighted
+        self.num_variables = math.prod(shape)
+
+    def with_steps(self, num_steps: int) -> "D3PM":
+        """The same network with the absorbing process in another number of steps."""
+        if not isinstance(self.process, Absorbing):
+            raise ValueError("only a D3PM with the absorbing process can change its number of steps")
+        return D3PM(self.network, self.process.with_steps(num_steps), self.shape, weighted=self.weighted)
+
+    def forward(self, xt: Int[Tensor, "B D"], step: Int[Tensor, "B"]) -> Float[Tensor, "B D K"]:
+        """Rows of log p(x_0 | x_t). One call."""
+        logits = self._logits(xt, step)
+        if self.weighted:
+            logits = logits + self.process.log_likelihood(xt, step)
+        return logits.log_softmax(-1)
+
+    def _logits(self, xt: Int[Tensor, "B D"], step: Int[Tensor, "B"]) -> Float[Tensor, "B D K"]:
+        """The network's outputs in float32 (float64 if it computes so)."""
+        seen, shape = self.process.seen(xt, step), (-1, *self.shape)
+        stage = torch.zeros_like(step)
+        logits: Tensor = self.network(seen.inputs.view(shape), seen.mask.view(shape), stage, seen.t).flatten(1, -2)
+        if logits.shape[-1] != self.process.num_classes:
+            raise ValueError(f"expected {self.process.num_classes} logits for each variable, got {logits.shape[-1]}")
+        return logits if logits.dtype.itemsize >= 4 else logits.float()
+
+    def step_nats(self, x: Int[Tensor, "B D"], xt: Int[Tensor, "B D"], step: Int[Tensor, "B"]) -> Float[Tensor, "B"]:
+        """The divergence of one reverse step from the posterior: L_t in nats if x_t is drawn from q(x_t | x_0)."""
+        return self.process.step_nats(self(xt, step), x, xt, step).sum(1)
+
+    def prior_nats(self, x: Int[Tensor, "B D"]) -> Float[Tensor, "B"]:
+        """KL(q(x_T | x_0) || p(x_T)) in nats."""
+        return self.process.prior_nats(x).sum(1)
+
+    def loss_bits(self, x: Int[Tensor, "B D"], generator: torch.Generator) -> Float[Tensor, "B"]:
+        """An unbiased estimate of each item's bound in bits for each variable; steps are stratified over the batch."""
+        _check_items(self, x)
+        return self.bits_at(x, 1 + stratified_steps(len(x), self.process.num_steps, generator), generator)
+
+    def bits_at(self, x: Int[Tensor, "B D"], step: Int[Tensor, "B"], generator: torch.Generator) -> Float[Tensor, "B"]:
+        """The estimate from one step of each item, in bits for each variable."""
+        xt = self.process.sample(x, step, generator)
+        nats = self.process.num_steps * self.step_nats(x, xt, step) + self.prior_nats(x)
+        return nats / (self.num_variables * math.log(2))
+
+
+def from_ardm(model: ARDM, num_steps: int) -> D3PM:
+    """An order-agnostic ARDM as a D3PM with the absorbing process; they share the network."""
+    if model.num_stages > 1 or not isinstance(model.parametrization, DataParametrization):
+        raise ValueError("only a one-stage ARDM with a logit for each class is a D3PM as well")
+    process = Absorbing(model.depth.num_classes, num_steps, model.depth.absorbing_value)
+    return D3PM(model.network, process, model.shape)
+
+
+@torch.no_grad()
+def bound(
+    model: D3PM,
+    x: Int[Tensor, "N D"],
+    generator: torch.Generator,
+    *,
+    num_passes: int = 1,
+    batch_size: int = 64,
+    on_batch: Callable[[int], None] = lambda num_items: None,
+) -> Estimate:
+    """An unbiased estimate of the bound: in each pass every item meets one step, stratified over the items.
+
+    The interval is that of independent steps, which is wider than it had to be.
+    """
+    _check_items(model, x)
+    if num_passes < 1:
+        raise ValueError(f"the bound needs at least one pass, got {num_passes}")
+    total = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+    for _ in range(num_passes):
+        steps = 1 + stratified_steps(len(x), model.process.num_steps, generator)
+        for rows in torch.arange(len(x), device=x.device).split(batch_size):
+            total[rows] += model.bits_at(x[rows], steps[rows], generator)
+            on_batch(len(rows))
+    estimator = f"bound of {model.process.num_steps} steps of diffusion, stratified, {num_passes} pass(es)"
+    return mean_bits(total / num_passes * model.num_variables, model.num_variables, estimator, is_exact=False)
+
+
+@torch.no_grad()
+def bound_all_steps(
+    model: D3PM,
+    x: Int[Tensor, "N D"],
+    generator: torch.Generator,
+    *,
+    batch_size: int = 64,
+    on_batch: Callable[[int], None] = lambda num_calls: None,
+) -> Estimate:
+    """An unbiased estimate of the bound from all T steps of every item, each with a draw of x_t."""
+    _check_items(model, x)
+    nats = []
+    for items in x.split(batch_size):
+        total = model.prior_nats(items).double()
+        for number in range(1, model.process.num_steps + 1):
+            step = torch.full(items.shape[:1], number, device=x.device)
+            total += model.step_nats(items, model.process.sample(items, step, generator), step)
+            on_batch(len(items))
+        nats.append(total)
+    estimator = f"bound of {model.process.num_steps} steps of diffusion, all of them"
+    return mean_bits(torch.cat(nats) / math.log(2), model.num_variables, estimator, is_exact=False)
+
+
+@torch.no_grad()
+def sample(
+    model: D3PM,
+    num_items: int,
+    generator: torch.Generator,
+    *,
+    on_step: Callable[[int, Tensor], None] = lambda step, x: None,
+) -> Int[Tensor, "B D"]:
+    """Items drawn from p(x_0) in T calls; `on_step` is given each step that was reached, T-1..0, and its x_t."""
+    x = model.process.sample_last(num_items, model.num_variables, generator)
+    for number in range(model.process.num_steps, 0, -1):
+        step = torch.full((num_items,), number, device=x.device)
+        x = sample_categorical(model.process.log_reverse(model(x, step), x, step), generator)
+        on_step(number - 1, x)
+    return x
+
+
+def _check_items(model: D3PM, x: Tensor) -> None:
+    if x.ndim != 2 or x.shape[1] != model.num_variables or len(x) == 0:
+        raise ValueError(f"expected at least one item of {model.num_variables} variables, got shape {tuple(x.shape)}")
+    if int(x.min()) < 0 or int(x.max()) >= model.process.num_classes:
+        raise ValueError(f"values must lie in 0..{model.process.num_classes - 1}, got {int(x.min())}..{int(x.max())}")
