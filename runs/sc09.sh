@@ -1,6 +1,6 @@
 #!/bin/sh
 # The README's SC09 tables, on one NVIDIA H200: sh runs/sc09.sh DATA OUT
-# DATA holds speech_commands. About 40 minutes.
+# DATA holds speech_commands. About 40 minutes, and as long again on a CPU for the last command.
 set -eu
 data=$1
 out=$2

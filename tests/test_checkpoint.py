@@ -201,8 +201,15 @@ def test_damage_to_a_compressed_model_is_noticed(tmp_path):
 def test_what_inflates_without_end_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("ardm.checkpoint.MOST_INFLATED_BYTES", 1000)
     (tmp_path / "big").write_bytes(gzip.compress(bytes(1001)))
-    with pytest.raises(CheckpointError, match="inflates to more than 1000 bytes"):
+    with pytest.raises(CheckpointError, match="inflates to more than 1,000 bytes"):
         load_model(tmp_path / "big")
+
+
+def test_a_compressed_file_of_others_is_refused(tmp_path):
+    header = b'{"__metadata__":null}'
+    (tmp_path / "other").write_bytes(gzip.compress(len(header).to_bytes(8, "little") + header))
+    with pytest.raises(CheckpointError, match="not one of ardm's"):
+        load_model(tmp_path / "other")
 
 
 WEIGHT = "exact/blocks.0.expand.weight"

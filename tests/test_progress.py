@@ -38,6 +38,11 @@ def test_slow_steps_have_a_line_each_but_for_the_last(capsys, clock):
     assert capsys.readouterr().err.splitlines() == [progress_line("calls", n, 3000, n / 10) for n in (1000, 2000)]
 
 
+def test_the_beginning_promises_nothing():
+    assert progress_line("calls", 9, 1000, 60.0) == "calls: 9 of 1,000 (0%)"
+    assert progress_line("calls", 10, 1000, 60.0) == "calls: 10 of 1,000 (1%), about 99 min left"
+
+
 @pytest.mark.parametrize("total", [0, 1000])
 def test_what_is_soon_done_is_done_in_silence(capsys, total):
     with progress("calls", total) as advance:

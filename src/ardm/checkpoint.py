@@ -35,8 +35,10 @@ from ardm.orders import Shape
 
 FORMAT_VERSION = 1
 MODEL_FILE = "model.safetensors"
+GZIP_WBITS = 31
+"""Tells zlib that there is a header and a check of gzip."""
 MOST_INFLATED_BYTES = 2**30
-"""Of a compressed file, which could inflate to a thousand times its size."""
+"""What a compressed file may hold; it could be a thousand times its size."""
 NUM_CLASSES = {"images": 256, "sound": 2**16}
 """Of media that have no alphabet."""
 
@@ -261,7 +263,8 @@ def read_tensors(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, 
     if not path.is_file():
         raise CheckpointError(f"there is no {kinds[0]} at {path}; give a run's folder or a {MODEL_FILE} file")
     try:
-        tensors, metadata = (_read_compressed if is_gzip(path) else _read_plain)(path)
+        read = _read_compressed if is_gzip(path) else _read_plain
+        tensors, metadata = read(path)
     except (SafetensorError, OSError, EOFError, zlib.error) as error:
         raise CheckpointError(f"{path} is damaged or not a safetensors file ({error})") from None
     if "ardm" not in metadata:
@@ -286,13 +289,15 @@ def _read_plain(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def _read_compressed(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    with gzip.open(path) as file:
-        content = file.read(MOST_INFLATED_BYTES + 1)
-    if len(content) > MOST_INFLATED_BYTES:
-        raise SafetensorError(f"it inflates to more than {MOST_INFLATED_BYTES} bytes")
+    inflated = zlib.decompressobj(wbits=GZIP_WBITS)
+    content = inflated.decompress(path.read_bytes(), MOST_INFLATED_BYTES)
+    if not inflated.eof:
+        if inflated.unconsumed_tail:
+            raise CheckpointError(f"{path} inflates to more than {MOST_INFLATED_BYTES:,} bytes")
+        raise EOFError("it ends too soon")
     tensors = tensors_from_bytes(content)
-    header = content[8 : 8 + int.from_bytes(content[:8], "little")]
-    return tensors, json.loads(header).get("__metadata__", {})
+    header = content[8 : 8 + int.from_bytes(content[:8], "little")]  # safetensors gives no metadata of bytes
+    return tensors, json.loads(header).get("__metadata__") or {}
 
 
 def _parse_description(path: Path, text: str) -> dict[str, Any]:

@@ -29,6 +29,7 @@ CALIBRATION_BATCH = 16
 REACHES = (1.0, 0.8, 0.65, 0.5)
 """Parts of the peaks of activations that are tried for bytes to reach to."""
 REACH_PASSES = 2
+"""Passes over the items that bits are measured in."""
 TEST_ITEMS = 3
 TEST_OUTPUTS = 32
 BUDGETS = (5, 10, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500, 1000, 2000, 5000, 10_000)
@@ -137,7 +138,10 @@ def exact_network(
     generator: torch.Generator,
     reaches: Sequence[float] = REACHES,
 ) -> ExactNetwork:
-    """The network in exact form, scaled by what its layers reach on corrupted items, with the reach of fewest bits."""
+    """The network in exact form, scaled by what its layers reach on corrupted items, with the reach of fewest bits.
+
+    Bits are measured on the same items with the same draws for every reach; a single one is not measured.
+    """
     model = trained.model
     observations = observe(model, corruptions(model, calibration, generator))
     units = OutputUnits.of(model.parametrization)

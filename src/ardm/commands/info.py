@@ -153,7 +153,7 @@ def exact_facts(trained: "TrainedModel") -> dict[str, Any]:
     assert trained.exact is not None
     coding = trained.exact.coding
     return {
-        "parameters": sum(b.numel() for b in trained.exact.network.buffers()),
+        "parameters": sum(t.numel() for t in trained.exact.network.state_dict().values()),
         "identity": trained.exact.identity.hex(),
         "order": coding.order.name + (f":{coding.order.seed}" if coding.order.name == "pseudorandom" else ""),
         "calls": coding.schedules[coding.default].num_calls,

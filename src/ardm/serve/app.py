@@ -85,7 +85,7 @@ class Page:
             "unit": medium_of(served.trained).unit,
             "variables": model.num_variables,
             "stages": model.num_stages,
-            "parameters": sum(p.numel() for p in (*model.network.parameters(), *model.network.buffers())),
+            "parameters": sum(t.numel() for t in model.network.state_dict().values()),
             "seconds": served.speed.seconds,
             "coding_seconds": served.coding_speed.seconds,
             "orders": ORDERS,
