@@ -192,7 +192,8 @@ def test_damage_to_a_compressed_model_is_noticed(tmp_path):
     save_model(path, tiny_exact("text"))
     content = path.read_bytes()
     for at in (2, 20, len(content) // 2, len(content) - 5):
-        for damaged in (content[:at], content[:at] + bytes([content[at] ^ 64]) + content[at + 1 :]):
+        flipped = content[:at] + bytes([content[at] ^ 64]) + content[at + 1 :]
+        for damaged in (content[:at], flipped, content + content[:at]):
             path.write_bytes(damaged)
             with pytest.raises(CheckpointError, match="damaged"):
                 load_model(path)

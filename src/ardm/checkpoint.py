@@ -295,6 +295,8 @@ def _read_compressed(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         if inflated.unconsumed_tail:
             raise CheckpointError(f"{path} inflates to more than {MOST_INFLATED_BYTES:,} bytes")
         raise EOFError("it ends too soon")
+    if inflated.unused_data:
+        raise EOFError("it goes on after its end")
     tensors = tensors_from_bytes(content)
     header = content[8 : 8 + int.from_bytes(content[:8], "little")]  # safetensors gives no metadata of bytes
     return tensors, json.loads(header).get("__metadata__") or {}
