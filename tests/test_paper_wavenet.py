@@ -109,10 +109,10 @@ def test_the_stage_matters_beyond_the_step(kind):
 def test_planes_are_the_normalised_value_then_the_mask_then_the_stage(generator):
     x = torch.randint(0, K, (2, LENGTH), generator=generator)
     mask, stage = torch.rand(x.shape, generator=generator) < 0.5, torch.tensor([0, 1])
-    planes = fresh("class").network.input._planes(x, mask, stage * 0)
+    planes = fresh("class").network.input.planes(x, mask, stage * 0)
     assert torch.equal(planes[..., 0], torch.where(mask, 2 * x / K - 1, 0.0))
     assert torch.equal(planes[..., 1:], mask[..., None].float())
-    planes = fresh("upscale").network.input._planes(x, mask, stage)
+    planes = fresh("upscale").network.input.planes(x, mask, stage)
     assert torch.equal(planes[..., 0], 2 * x / K - 1)
     assert torch.equal(planes[..., 1], mask.float())
     assert torch.equal(planes[..., 2:], torch.eye(2)[:, None].expand(2, LENGTH, 2))

@@ -253,6 +253,7 @@ def step_rows(embedding: StepEmbedding, blocks: list[GatedBlock], exact: ExactSt
     embedded = torch.stack([embedding(torch.full_like(t, stage), t, length) for stage in range(num_stages)])
     rows, bias = [], torch.zeros((), dtype=torch.float64)
     for block in blocks:
+        assert block.step is not None
         rows.append(embedded @ block.step.weight.double().t() + block.step.bias.double() + bias)
         bias = (bias + output_biases(block)[0]) * math.sqrt(0.5)
     return torch.stack(rows, dim=2)

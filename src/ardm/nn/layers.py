@@ -1,5 +1,7 @@
 """Layers that several networks share."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -25,11 +27,10 @@ def initialise(layer: nn.Conv2d | nn.Linear, *, zero: bool = False) -> None:
         nn.init.zeros_(layer.bias)
 
 
-def full_precision(layer: nn.Module, x: Tensor) -> Tensor:
+def full_precision(layer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """The layer's output in float32, even where autocast would take bfloat16: 8 bits do not name one of 2^16 values."""
     with torch.autocast(x.device.type, enabled=False):
-        output: Tensor = layer(x.float() if x.dtype == torch.bfloat16 else x)
-        return output
+        return layer(x.float() if x.dtype == torch.bfloat16 else x)
 
 
 def embed(table: Float[Tensor, "V C"], index: Int[Tensor, "B D"]) -> Float[Tensor, "B D C"]:
@@ -59,9 +60,9 @@ class StepEmbedding(nn.Module):
         return F.silu(self.second(F.silu(self.first(code))))
 
 
-def sinusoids(positions: Float[Tensor, "B"], width: int) -> Float[Tensor, "B F"]:
+def sinusoids(positions: Float[Tensor, "*B"], width: int) -> Float[Tensor, "*B F"]:
     """sin and cos of position / 10000^(i / (half - 1)), half of the features each, i = 0..half-1."""
     half = width // 2
     frequencies = 10_000.0 ** (-torch.arange(half, device=positions.device) / max(half - 1, 1))
-    angles = positions[:, None] * frequencies
-    return torch.cat((angles.sin(), angles.cos()), dim=1)
+    angles = positions[..., None] * frequencies
+    return torch.cat((angles.sin(), angles.cos()), dim=-1)

@@ -45,11 +45,7 @@ class PaperTransformer(nn.Module):
         self.blocks = nn.ModuleList(PaperBlock(config) for _ in range(config.num_layers))
         self.norm = nn.LayerNorm(config.width, eps=NORM_EPSILON)
         self.head = nn.Linear(config.width, num_outputs)
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                if module.bias is not None:
-                    nn.init.normal_(module.bias, std=1e-6)
+        initialise_like_the_paper(self)
 
     def forward(
         self,
@@ -68,12 +64,12 @@ class PaperTransformer(nn.Module):
 
 
 class PaperBlock(nn.Module):
-    """x + attention(norm x), then x + mlp(norm x)."""
+    """x + attention(norm x), then x + mlp(norm x). A causal block lets a variable see itself and those before."""
 
-    def __init__(self, config: PaperTransformerConfig) -> None:
+    def __init__(self, config: PaperTransformerConfig, *, causal: bool = False) -> None:
         super().__init__()
         width = config.width
-        self.num_heads = config.num_heads
+        self.num_heads, self.causal = config.num_heads, causal
         self.attention_norm, self.mlp_norm = (nn.LayerNorm(width, eps=NORM_EPSILON) for _ in range(2))
         self.query, self.key, self.value, self.output = (nn.Linear(width, width, bias=False) for _ in range(4))
         self.expand, self.contract = nn.Linear(width, config.mlp_width), nn.Linear(config.mlp_width, width)
@@ -84,9 +80,18 @@ class PaperBlock(nn.Module):
         return x + self.contract(F.gelu(self.expand(self.mlp_norm(x)), approximate="tanh"))
 
     def _attend(self, x: Float[Tensor, "B D C"]) -> Float[Tensor, "B D C"]:
-        heads = (
+        query, key, value = (
             part(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for part in (self.query, self.key, self.value)
         )  # each (B, heads, D, C / heads)
-        mixed = F.scaled_dot_product_attention(*heads)
+        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return output
+
+
+def initialise_like_the_paper(network: nn.Module) -> None:
+    """Draw the weights of all linear maps by Glorot's rule, and tiny biases."""
+    for module in network.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.normal_(module.bias, std=1e-6)

@@ -86,11 +86,11 @@ class AudioInput(nn.Module):
     rows of F/4, then a linear map.
     """
 
-    def __init__(self, width: int, *, num_values: int, num_stages: int) -> None:
+    def __init__(self, width: int, *, num_values: int, num_stages: int, causal: bool = False) -> None:
         super().__init__()
         quarter = width // 4
         self.num_values, self.num_stages = num_values, num_stages
-        self.convolution = Convolution(2 + (num_stages if num_stages > 1 else 0), 3 * quarter)
+        self.convolution = Convolution(2 + (num_stages if num_stages > 1 else 0), 3 * quarter, causal=causal)
         # One-hot rows of 65,536 would not fit. The gradient of a look-up is a scatter-add, which PyTorch does not
         # promise to be deterministic on CUDA: its own kernel sorts first, but compiled code adds atomically unless
         # torch.use_deterministic_algorithms is set. Hence this stands outside the blocks, which alone are compiled.
@@ -102,13 +102,16 @@ class AudioInput(nn.Module):
         self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], stage: Int[Tensor, "B"]
     ) -> Float[Tensor, "B D F"]:
         """The features."""
-        planes = self._planes(inputs, mask, stage)
-        features = full_precision(self.convolution, planes)
+        return self.joined(full_precision(self.convolution, self.planes(inputs, mask, stage)), inputs)
+
+    def joined(self, features: Float[Tensor, "B D G"], inputs: Int[Tensor, "B D"]) -> Float[Tensor, "B D F"]:
+        """The convolution's features, then the embedding's."""
         return torch.cat((features, self.projection(self.embedding(inputs)).to(features.dtype)), dim=-1)
 
-    def _planes(
+    def planes(
         self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], stage: Int[Tensor, "B"]
     ) -> Float[Tensor, "B D P"]:
+        """What the convolution sees of every sample."""
         values = inputs.to(self.embedding.weight.dtype) * (2 / self.num_values) - 1
         if self.num_stages == 1:
             return torch.stack((values * mask, mask.to(values.dtype)), dim=-1)
@@ -118,19 +121,29 @@ class AudioInput(nn.Module):
 
 
 class GatedBlock(nn.Module):
-    """(x + r) / sqrt 2 and s, where [r, s] = dense(tanh(u) * sigmoid(v)) and [u, v] = conv(x + dense step)."""
+    """(x + r) / sqrt 2 and s, where [r, s] = dense(tanh(u) * sigmoid(v)) and [u, v] = conv(x + dense step).
 
-    def __init__(self, width: int, dilation: int) -> None:
+    A causal block has no step, as one call serves all of them.
+    """
+
+    def __init__(self, width: int, dilation: int, *, causal: bool = False) -> None:
         super().__init__()
-        self.step = linear(4 * width, width, bias=True)
-        self.convolution = Convolution(width, 2 * width, dilation=dilation, gain=2.0)
+        self.step = None if causal else linear(4 * width, width, bias=True)
+        self.convolution = Convolution(width, 2 * width, dilation=dilation, gain=2.0, causal=causal)
         self.output = he_linear(width, 2 * width)
 
     def forward(
-        self, x: Float[Tensor, "B D F"], step: Float[Tensor, "B E"]
+        self, x: Float[Tensor, "B D F"], step: Float[Tensor, "B E"] | None = None
     ) -> tuple[Float[Tensor, "B D F"], Float[Tensor, "B D F"]]:
         """The input of the next block, and the skip."""
-        signal, gate = self.convolution(x + self.step(step)[:, None]).chunk(2, dim=-1)
+        seen = x if self.step is None else x + self.step(step)[:, None]
+        return self.gated(x, self.convolution(seen))
+
+    def gated(
+        self, x: Float[Tensor, "B D F"], sums: Float[Tensor, "B D G"]
+    ) -> tuple[Float[Tensor, "B D F"], Float[Tensor, "B D F"]]:
+        """The same from the sums of the convolution."""
+        signal, gate = sums.chunk(2, dim=-1)
         residual, skip = self.output(signal.tanh() * gate.sigmoid()).chunk(2, dim=-1)
         return (x + residual) / math.sqrt(2), skip
 
@@ -138,17 +151,25 @@ class GatedBlock(nn.Module):
 class Convolution(nn.Conv2d):
     """A convolution of width 3 along the samples that keeps their number and, at first, multiplies power by a gain.
 
-    To PyTorch the samples are a picture of height 1 in channels-last memory, a layout that Conv1d does not know.
+    A sample sees itself and its two neighbours at the distance of the dilation, or, if causal, the two before it at
+    once and twice the distance. To PyTorch the samples are a picture of height 1 in channels-last memory, a layout that
+    Conv1d does not know.
     """
 
-    def __init__(self, num_inputs: int, num_outputs: int, *, dilation: int = 1, gain: float = 1.0) -> None:
-        super().__init__(num_inputs, num_outputs, (1, 3), padding=(0, dilation), dilation=(1, dilation))
+    def __init__(
+        self, num_inputs: int, num_outputs: int, *, dilation: int = 1, gain: float = 1.0, causal: bool = False
+    ) -> None:
+        padding = (0, 0 if causal else dilation)
+        super().__init__(num_inputs, num_outputs, (1, 3), padding=padding, dilation=(1, dilation))
+        self.num_before = 2 * dilation if causal else 0
         nn.init.normal_(self.weight, std=(gain / (3 * num_inputs)) ** 0.5)
         assert self.bias is not None
         nn.init.zeros_(self.bias)
 
     def forward(self, x: Float[Tensor, "B D I"]) -> Float[Tensor, "B D F"]:
-        """The sums over each sample and its two neighbours at the distance of the dilation."""
+        """The sums over what each sample sees."""
+        if self.num_before:
+            x = F.pad(x, (0, 0, self.num_before, 0))
         return super().forward(x.mT[:, :, None])[:, :, 0].mT
 
 

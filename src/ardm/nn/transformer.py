@@ -75,20 +75,29 @@ class Transformer(nn.Module):
         return outputs
 
 
-class Block(nn.Module):
-    """x + attention(norm x), then x + mlp(norm x), the norm mixed with that of neighbours if there is a kernel."""
+Rotation = tuple[Tensor, Tensor]
+"""Cosines and sines of the angles by which positions turn queries and keys."""
 
-    def __init__(self, config: TransformerConfig) -> None:
+
+class Block(nn.Module):
+    """x + attention(norm x), then x + mlp(norm x), the norm mixed with that of neighbours if there is a kernel.
+
+    A causal block lets a variable see itself and those before.
+    """
+
+    def __init__(self, config: TransformerConfig, *, causal: bool = False) -> None:
         super().__init__()
         width, hidden = config.width, config.mlp_ratio * config.width
-        self.attention = Attention(width, config.head_width)
-        self.depthwise = Depthwise(width, config.kernel) if config.kernel > 1 else None
+        self.attention = Attention(width, config.head_width, causal=causal)
+        self.depthwise = Depthwise(width, config.kernel, causal=causal) if config.kernel > 1 else None
         self.expand = linear(width, hidden)
         self.contract = linear(hidden, width, zero=True)
 
-    def forward(self, x: Float[Tensor, "B D C"], rotation: tuple[Tensor, Tensor]) -> Float[Tensor, "B D C"]:
-        """The block's output."""
-        x = x + self.attention(rms_norm(x), rotation)
+    def forward(
+        self, x: Float[Tensor, "B D C"], rotation: Rotation, key_rotation: Rotation | None = None
+    ) -> Float[Tensor, "B D C"]:
+        """The block's output; keys are turned like queries unless they have a rotation of their own."""
+        x = x + self.attention(rms_norm(x), rotation, key_rotation)
         seen = rms_norm(x) if self.depthwise is None else self.depthwise(rms_norm(x))
         return x + self.contract(F.relu(self.expand(seen)).square())
 
@@ -96,43 +105,51 @@ class Block(nn.Module):
 class Depthwise(nn.Module):
     """A depthwise convolution along the variables, zeros around them, as a sum that PyTorch compiles to one pass."""
 
-    def __init__(self, width: int, kernel: int) -> None:
+    def __init__(self, width: int, kernel: int, *, causal: bool = False) -> None:
         super().__init__()
+        self.num_before = kernel - 1 if causal else kernel // 2
         self.weight = nn.Parameter(torch.randn(kernel, width) * 0.5 * kernel**-0.5)
         with torch.no_grad():
-            self.weight[kernel // 2] += 0.8  # at first mostly the variable itself
+            self.weight[self.num_before] += 0.8  # at first mostly the variable itself
 
     def forward(self, x: Float[Tensor, "B D C"]) -> Float[Tensor, "B D C"]:
         """Each variable mixed with its neighbours, channel by channel."""
-        side, length = len(self.weight) // 2, x.shape[1]
-        padded, taps = F.pad(x, (0, 0, side, side)), self.weight.to(x.dtype)
+        num_after, length = len(self.weight) - 1 - self.num_before, x.shape[1]
+        padded, taps = F.pad(x, (0, 0, self.num_before, num_after)), self.weight.to(x.dtype)
         return torch.stack([padded[:, k : k + length] * tap for k, tap in enumerate(taps)]).sum(0)
 
 
 class Attention(nn.Module):
-    """Bidirectional attention with rotary positions and normalised queries and keys."""
+    """Attention with rotary positions and normalised queries and keys, to both sides unless it is causal."""
 
-    def __init__(self, width: int, head_width: int) -> None:
+    def __init__(self, width: int, head_width: int, *, causal: bool = False) -> None:
         super().__init__()
         self.query_key_value = nn.Parameter(torch.randn(3, width, width) * width**-0.5)
         self.output = linear(width, width, zero=True)
-        self.head_width = head_width
+        self.head_width, self.causal = head_width, causal
 
-    def forward(self, x: Float[Tensor, "B D C"], rotation: tuple[Tensor, Tensor]) -> Float[Tensor, "B D C"]:
+    def forward(
+        self, x: Float[Tensor, "B D C"], rotation: Rotation, key_rotation: Rotation | None = None
+    ) -> Float[Tensor, "B D C"]:
         """The attention's output, before the residual sum."""
         parts = F.linear(x, self.query_key_value.flatten(0, 1))  # three products in one
         query, key, value = parts.unflatten(-1, (3, -1, self.head_width)).permute(2, 0, 3, 1, 4)
         # each (B, heads, D, head_width)
-        query, key = rotate(rms_norm(query), *rotation), rotate(rms_norm(key), *rotation)
-        mixed = F.scaled_dot_product_attention(query, key, value)
+        query, key = rotate(rms_norm(query), *rotation), rotate(rms_norm(key), *(key_rotation or rotation))
+        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return output
 
 
-def rotary_angles(length: int, head_width: int, like: Tensor) -> tuple[Tensor, Tensor]:
+def rotary_angles(length: int, head_width: int, like: Tensor) -> Rotation:
     """Cosines and sines of the rotary position code, (length, head_width / 2) each."""
+    return rotary_angles_at(torch.arange(length, device=like.device), head_width, like)
+
+
+def rotary_angles_at(positions: Int[Tensor, "*B D"], head_width: int, like: Tensor) -> Rotation:
+    """The same of any positions, (*B, D, head_width / 2) each."""
     frequencies = 10_000.0 ** -torch.linspace(0, 1, head_width // 2, device=like.device)
-    angles = torch.arange(length, device=like.device)[:, None] * frequencies
+    angles = positions[..., None] * frequencies
     return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
 
 

@@ -1,0 +1,185 @@
+"""Autoregressive models: one call gives all conditionals of an item in one order.
+
+    -log p(x | order) = sum over d = 0..D-1 of -log p(x_order[d] | x_order[0], ..., x_order[d-1])
+
+Left to right the order is 0, 1, ..., D-1, and the sum is exact. A permuted network takes any order and learns the mean
+over all of them, as an order-agnostic ARDM does, with one difference: it is causal, so that it knows each variable
+only by what came before it in the order.
+
+Notation beyond that of `orders`: place d of an order is its d-th variable. The token at place d is the value at place
+d-1; the first one is a start value, the depth map's absorbing value.
+"""
+
+import math
+from collections.abc import Callable
+from typing import ClassVar, Protocol, runtime_checkable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from ardm.likelihood import Estimate, mean_bits
+from ardm.orders import check_orders, random_orders
+from ardm.parametrizations import Parametrization
+
+
+@runtime_checkable
+class CausalNetwork(Protocol):
+    """Outputs for every place of an order from the tokens at this place and before."""
+
+    is_permuted: bool
+    """Whether it takes any order; one that does not may ignore the order, which is then 0, 1, ..., D-1."""
+
+    def __call__(self, tokens: Int[Tensor, "B D"], order: Int[Tensor, "B D"]) -> Float[Tensor, "B D O"]: ...
+
+
+@runtime_checkable
+class IncrementalNetwork(Protocol):
+    """A network that can go from place to place, left to right, without looking at all places again."""
+
+    def incremental(self) -> Callable[[Int[Tensor, "B"]], Float[Tensor, "B O"]]:
+        """A function that is given the tokens of one place after the other and returns the outputs there."""
+
+
+class Autoregressive(nn.Module):
+    """A causal network and how its outputs become probabilities.
+
+    Items are rows of D variables, `shape` tells what they are. `depth` tells the classes.
+    """
+
+    num_stages: ClassVar[int] = 1
+
+    def __init__(self, network: nn.Module, parametrization: Parametrization, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        if not isinstance(network, CausalNetwork):
+            raise ValueError(f"an autoregressive model needs a causal network; {type(network).__name__} is none")
+        if parametrization.depth.num_stages != 1:
+            raise ValueError(f"an autoregressive model has one stage, got {parametrization.depth.num_stages}")
+        if not shape or min(shape) < 1:
+            raise ValueError(f"an item needs a shape of at least one variable, got {shape}")
+        self.network = network
+        self.parametrization = parametrization
+        self.depth = parametrization.depth
+        self.shape = shape
+        self.num_variables = math.prod(shape)
+
+    @property
+    def is_permuted(self) -> bool:
+        """Whether items may come in any order."""
+        return bool(self.network.is_permuted)
+
+    def outputs(self, x: Int[Tensor, "B D"], order: Int[Tensor, "B D"]) -> Float[Tensor, "B D O"]:
+        """The network's outputs for every place of the order, in float32 (float64 if it computes so). One call."""
+        values = x.gather(1, order)
+        tokens = F.pad(values[:, :-1], (1, 0), value=self.depth.absorbing_value)
+        outputs: Tensor = self.network(tokens, order)
+        return outputs if outputs.dtype.itemsize >= 4 else outputs.float()
+
+    def forward(self, x: Int[Tensor, "B D"], order: Int[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """log p of the value at every place of the order, given those before, in nats. One call."""
+        stage = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+        parent = torch.full_like(x, self.depth.absorbing_value)
+        return self.parametrization.log_prob(self.outputs(x, order), parent, x.gather(1, order), stage)
+
+    def bits(self, x: Int[Tensor, "B D"], order: Int[Tensor, "B D"] | None = None) -> Float[Tensor, "B"]:
+        """-log2 p(x | order) of each item, in bits, exact; left to right without orders."""
+        _check_items(self, x)
+        if order is not None:
+            self._check_order(order, len(x))
+        return self._bits(x, left_to_right(x) if order is None else order)
+
+    def loss_bits(self, x: Int[Tensor, "B D"], generator: torch.Generator) -> Float[Tensor, "B"]:
+        """Bits for each variable of each item, if the network is permuted in a fresh uniform order for each item."""
+        _check_items(self, x)
+        return self._bits(x, self.draw_orders(len(x), generator)) / self.num_variables
+
+    def draw_orders(self, num_items: int, generator: torch.Generator) -> Int[Tensor, "B D"]:
+        """An order for each item: uniformly random for a permuted network, else left to right."""
+        if self.is_permuted:
+            return random_orders(num_items, self.num_variables, generator)
+        return torch.arange(self.num_variables, device=generator.device).expand(num_items, -1)
+
+    def _bits(self, x: Int[Tensor, "B D"], order: Int[Tensor, "B D"]) -> Float[Tensor, "B"]:
+        return -self(x, order).sum(1) / math.log(2)
+
+    def _check_order(self, order: Tensor, num_items: int) -> None:
+        if not self.is_permuted:
+            raise ValueError("this network goes from left to right and takes no orders")
+        check_orders(order[:, None], (num_items, 1, self.num_variables))
+
+
+def left_to_right(x: Int[Tensor, "B D"]) -> Int[Tensor, "B D"]:
+    """The order 0, 1, ..., D-1 for each item."""
+    return torch.arange(x.shape[1], device=x.device).expand_as(x)
+
+
+@torch.no_grad()
+def score(
+    model: Autoregressive,
+    x: Int[Tensor, "N D"],
+    generator: torch.Generator,
+    *,
+    num_passes: int = 1,
+    batch_size: int = 64,
+    on_batch: Callable[[int], None] = lambda num_items: None,
+) -> Estimate:
+    """Bits for each variable: exact from left to right, else an unbiased estimate of the mean over random orders.
+
+    In each pass every item meets one order. Left to right there is nothing to draw, and one pass is all.
+    """
+    _check_items(model, x)
+    if num_passes < 1:
+        raise ValueError(f"a score needs at least one pass, got {num_passes}")
+    num_passes = num_passes if model.is_permuted else 1
+    total = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+    for _ in range(num_passes):
+        for rows in torch.arange(len(x), device=x.device).split(batch_size):
+            total[rows] += model.loss_bits(x[rows], generator)
+            on_batch(len(rows))
+    estimator = f"mean over random orders, {num_passes} pass(es)" if model.is_permuted else "exact, left to right"
+    bits = total * (model.num_variables / num_passes)
+    return mean_bits(bits, model.num_variables, estimator, is_exact=not model.is_permuted)
+
+
+@torch.no_grad()
+def sample(
+    model: Autoregressive,
+    num_items: int,
+    generator: torch.Generator,
+    *,
+    temperature: float = 1.0,
+    on_step: Callable[[int, Tensor], None] = lambda step, x: None,
+) -> Int[Tensor, "B D"]:
+    """Items drawn in D calls, in an order of `draw_orders`; exact at temperature 1.
+
+    `on_step` is given the number of variables drawn so far, 1..D, and the items, with the absorbing value elsewhere.
+    """
+    order = model.draw_orders(num_items, generator)
+    x = torch.full_like(order, model.depth.absorbing_value)
+    next_outputs = _next_outputs(model, order)
+    for d in range(model.num_variables):
+        where = order[:, d : d + 1]
+        parent = torch.full_like(where, model.depth.absorbing_value)
+        children = model.parametrization.children(next_outputs(x, d)[:, None], parent, 0)
+        x = x.scatter(1, where, children.sample(generator, temperature=temperature))
+        on_step(d + 1, x)
+    return x
+
+
+def _next_outputs(
+    model: Autoregressive, order: Int[Tensor, "B D"]
+) -> Callable[[Int[Tensor, "B D"], int], Float[Tensor, "B O"]]:
+    """A function from items of which the places before d are drawn, and d = 0, 1, ..., to the outputs at place d."""
+    if not isinstance(model.network, IncrementalNetwork):
+        return lambda x, d: model.outputs(x, order)[:, d]
+    outputs_at = model.network.incremental()
+    start = torch.full_like(order[:, 0], model.depth.absorbing_value)
+    return lambda x, d: outputs_at(x[:, d - 1] if d else start)
+
+
+def _check_items(model: Autoregressive, x: Tensor) -> None:
+    if x.ndim != 2 or x.shape[1] != model.num_variables or len(x) == 0:
+        raise ValueError(f"expected at least one item of {model.num_variables} variables, got shape {tuple(x.shape)}")
+    if int(x.min()) < 0 or int(x.max()) >= model.depth.num_classes:
+        raise ValueError(f"values must lie in 0..{model.depth.num_classes - 1}, got {int(x.min())}..{int(x.max())}")

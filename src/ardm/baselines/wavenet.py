@@ -1,0 +1,96 @@
+"""A WaveNet (van den Oord et al., 2016) that goes from left to right, with the blocks of the paper's audio network.
+
+    x = relu(input of the samples before)
+    x, skip = block(x)            num_blocks times, dilations 1, 2, 4, ... repeating
+    outputs = dense(relu(dense(sum of skips / sqrt(num_blocks))))
+
+The input sees tokens as `causal` defines them: each sample's predecessor, and a hidden one first, as all before it.
+Sampling goes from sample to sample, and each convolution keeps the inputs that it will see again.
+"""
+
+import math
+from collections import deque
+from typing import ClassVar, cast
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from ardm.nn.layers import full_precision, linear
+from ardm.nn.paper_wavenet import AudioInput, Convolution, GatedBlock, PaperWaveNetConfig, he_linear
+
+
+class CausalWaveNet(nn.Module):
+    """A causal WaveNet from V input values to O outputs for every sample of a clip of any length."""
+
+    is_permuted: ClassVar[bool] = False
+
+    def __init__(self, config: PaperWaveNetConfig, *, num_values: int, num_outputs: int) -> None:
+        super().__init__()
+        self.input = AudioInput(config.width, num_values=num_values, num_stages=1, causal=True)
+        self.blocks = nn.ModuleList(GatedBlock(config.width, dilation, causal=True) for dilation in config.dilations)
+        self.last = he_linear(config.width, config.width)
+        self.head = linear(config.width, num_outputs, bias=True, zero=True)
+
+    def forward(self, tokens: Int[Tensor, "B D"], order: Int[Tensor, "B D"]) -> Float[Tensor, "B D O"]:
+        """Outputs for every sample."""
+        is_real = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens) > 0
+        x = F.relu(self.input(tokens, is_real, torch.zeros_like(tokens[:, 0])))
+        total = torch.zeros_like(x)
+        for block in self.blocks:
+            x, skip = block(x)
+            total = total + skip
+        return self.ending(total)
+
+    def ending(self, total: Float[Tensor, "B D F"]) -> Float[Tensor, "B D O"]:
+        """Outputs from the sum of skips."""
+        return full_precision(self.head, F.relu(self.last(total / math.sqrt(len(self.blocks)))))
+
+    def incremental(self) -> "IncrementalWaveNet":
+        """The same network for one sample after the other, from the start of a clip."""
+        return IncrementalWaveNet(self)
+
+
+class IncrementalWaveNet:
+    """A causal WaveNet that is given one token of each item at a time."""
+
+    def __init__(self, network: CausalWaveNet) -> None:
+        self.network = network
+        self.blocks = cast(list[GatedBlock], list(network.blocks))
+        self.input_convolution = IncrementalConvolution(network.input.convolution)
+        self.convolutions = [IncrementalConvolution(block.convolution) for block in self.blocks]
+        self.num_seen = 0
+
+    @torch.no_grad()
+    def __call__(self, token: Int[Tensor, "B"]) -> Float[Tensor, "B O"]:
+        """The outputs for the next sample."""
+        tokens = token[:, None]
+        x = F.relu(self._input(tokens, torch.full_like(tokens, self.num_seen > 0, dtype=torch.bool)))
+        total = torch.zeros_like(x)
+        for block, convolution in zip(self.blocks, self.convolutions, strict=True):
+            x, skip = block.gated(x, convolution(x))
+            total = total + skip
+        self.num_seen += 1
+        return self.network.ending(total)[:, 0]
+
+    def _input(self, tokens: Int[Tensor, "B 1"], is_real: Bool[Tensor, "B 1"]) -> Float[Tensor, "B 1 F"]:
+        layer = self.network.input
+        planes = layer.planes(tokens, is_real, torch.zeros_like(tokens[:, 0]))
+        return layer.joined(full_precision(self.input_convolution, planes), tokens)
+
+
+class IncrementalConvolution:
+    """A causal convolution that is given one sample of each item at a time and keeps those that it will see again."""
+
+    def __init__(self, convolution: Convolution) -> None:
+        self.convolution, self.dilation = convolution, convolution.dilation[1]
+        self.past: deque[Tensor] = deque(maxlen=convolution.num_before)
+
+    def __call__(self, x: Float[Tensor, "B 1 I"]) -> Float[Tensor, "B 1 F"]:
+        """The sums of the next sample."""
+        if not self.past:
+            self.past.extend([torch.zeros_like(x)] * self.convolution.num_before)
+        seen = torch.cat((self.past[0], self.past[self.dilation], x), dim=1)  # (B, 3, I)
+        self.past.append(x)
+        return F.conv2d(seen.mT[:, :, None], self.convolution.weight, self.convolution.bias)[:, :, 0].mT
