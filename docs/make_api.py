@@ -58,6 +58,7 @@ print(trained.config.preset, trained.step, model.num_stages, model.num_variables
         names=(
             "pretrained.load",
             "checkpoint.load_model",
+            "checkpoint.Trained",
             "checkpoint.TrainedModel",
             "model.ARDM",
             "objective.Profile",
@@ -113,6 +114,32 @@ print(ardm.conditional_bits(model, x, target=~begin, given=begin, order=orders[0
             "likelihood.mean_bits",
             "likelihood.Estimate",
             "likelihood.Bound",
+        ),
+    ),
+    Topic(
+        title="Baselines",
+        modules=("baselines.d3pm", "baselines.causal"),
+        text="""\
+Methods that ARDMs are compared with: `ardm train ... --method` trains them, and `ardm.checkpoint.load_any` loads what
+it saved.
+
+```python
+from ardm.baselines import d3pm
+
+for num_steps in (10, 1000):  # the same weights as a D3PM with the absorbing process, which tends to the ARDM
+    print(d3pm.bound(d3pm.from_ardm(model, num_steps), x, generator, num_passes=8).bits_per_dim)
+```""",
+        names=(
+            "checkpoint.load_any",
+            "checkpoint.TrainedBaseline",
+            "baselines.d3pm.D3PM",
+            "baselines.d3pm.from_ardm",
+            "baselines.d3pm.bound",
+            "baselines.d3pm.bound_all_steps",
+            "baselines.d3pm.sample",
+            "baselines.causal.Autoregressive",
+            "baselines.causal.score",
+            "baselines.causal.sample",
         ),
     ),
     Topic(

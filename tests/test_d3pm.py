@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ardm.baselines.d3pm import D3PM, bound, bound_all_steps, from_ardm, sample
+from ardm.baselines.d3pm import D3PM, bound, bound_all_steps, from_ardm, sample_chain
 from ardm.baselines.noise import (
     CHECKPOINT_EVERY,
     LEAST_LOG_LIKELIHOOD,
@@ -440,8 +440,16 @@ def test_estimates_are_unbiased(name, generator):
         assert abs(result.bits_per_dim - exact) < 1.5 * result.half_width
         assert result.half_width < 0.06
         assert (result.num_items, result.is_exact) == (8000, False)
-    losses = model.loss_bits(items, generator)
+    losses = model.losses(items, generator).bits_per_dim
     assert losses.mean().item() == pytest.approx(exact, abs=3 * losses.std().item() / 8000**0.5)
+
+
+def test_the_cross_entropy_is_that_of_what_is_unknown(generator):
+    """Of a network that knows nothing: log2 K for each variable, of which (T + 1) / 2T are masked."""
+    items = torch.zeros(6000, 2, dtype=torch.int64)
+    for name, expected in (("absorbing", 5 / 8), ("uniform", 1.0), ("gaussian", 1.0)):
+        losses = D3PM(Indifferent(3), build(name, 3, 4), (2,)).losses(items, generator).cross_entropy
+        assert losses.mean().item() == pytest.approx(expected * math.log2(3), abs=0.03)
 
 
 def test_estimates_count_their_calls(generator):
@@ -463,12 +471,11 @@ def test_estimates_count_their_calls(generator):
 def test_samples_follow_the_model(name, K, T, generator):
     model, oracle = tiny(name, K, T)
     probs = oracle.item_probs()
-    reached = []
-    draws = sample(model, 8000, generator, on_step=lambda step, x: reached.append(step))
+    *chain, draws = sample_chain(model, 8000, generator)
     counts = (draws * torch.tensor([K, 1])).sum(1).bincount(minlength=K**2)
     assert draws.max() < K
     assert_follows(counts, [probs[x] for x in oracle.items()])
-    assert reached == list(range(T - 1, -1, -1))
+    assert len(chain) == model.num_calls - 1 == T - 1
 
 
 # The ARDM as the limit of many steps
@@ -566,7 +573,7 @@ def test_one_batch_can_be_learnt_by_heart(name, weighted, generator):
     optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
     before = bound_all_steps(model, x, generator).bits_per_dim
     for _ in range(70):
-        loss = model.loss_bits(x, generator).mean()
+        loss = model.losses(x, generator).bits_per_dim.mean()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -629,7 +636,7 @@ def test_processes_and_models_that_cannot_be(make, text):
 )
 def test_items_that_cannot_be_scored(x, text, generator):
     model, _ = tiny("absorbing", 2, 3)
-    for score in (model.loss_bits, lambda *a: bound(model, *a), lambda *a: bound_all_steps(model, *a)):
+    for score in (lambda *a: bound(model, *a), lambda *a: bound_all_steps(model, *a)):
         with pytest.raises(ValueError, match=text):
             score(torch.as_tensor(x), generator)
 
@@ -637,7 +644,7 @@ def test_items_that_cannot_be_scored(x, text, generator):
 def test_outputs_and_passes_that_do_not_fit(generator):
     x = torch.tensor([[0, 1]])
     with pytest.raises(ValueError, match="expected 3 logits for each variable, got 4"):
-        D3PM(Indifferent(4), Absorbing(3, 5), (2,)).loss_bits(x, generator)
+        D3PM(Indifferent(4), Absorbing(3, 5), (2,)).losses(x, generator)
     with pytest.raises(ValueError, match="at least one pass, got 0"):
         bound(tiny("absorbing", 2, 3)[0], x, generator, num_passes=0)
 
@@ -648,7 +655,7 @@ def test_only_an_items_own_impossible_variables_cost_infinitely_much(generator):
     with torch.no_grad():
         model.network.table[..., 1, 1] = -math.inf  # the second variable is never 1
     items = torch.tensor([[0, 0], [0, 1]]).repeat(20, 1)
-    result = torch.stack([model.loss_bits(items, generator) for _ in range(5)])
+    result = torch.stack([model.losses(items, generator).bits_per_dim for _ in range(5)])
     assert not result.isnan().any()
     assert result[:, ::2].isfinite().all()
     assert result[:, 1::2].isinf().any()

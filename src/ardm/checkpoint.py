@@ -21,6 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import ardm
+from ardm.baselines.methods import Baseline
 from ardm.codec.plan import CodingPlan
 from ardm.config import AudioData, DataConfig, RunConfig, TextData
 from ardm.data.alphabet import Alphabet
@@ -54,23 +55,36 @@ class ExactPart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainedModel:
-    """A model ready for use, with what came along."""
+class Trained:
+    """What comes along with the weights of any method."""
 
     config: RunConfig
     alphabet: Alphabet | None
     """The characters of a text model; None for other data."""
     sample_rate: int | None = None
     """Samples in a second of a model of sound; None for other data."""
-    model: ARDM
-    profile: Profile
-    """Loss components measured on held-out data with these weights, or the training average before that."""
     step: int
     """Training steps behind these weights."""
     data_title: str
     """What it was trained on, in words."""
     data_fingerprint: str
     """A hash that tells whether data are those it was trained on, so that only their test split is scored."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedBaseline(Trained):
+    """A model of another method than ARDMs, to compare them with."""
+
+    model: Baseline
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedModel(Trained):
+    """A model ready for use, with what came along."""
+
+    model: ARDM
+    profile: Profile
+    """Loss components measured on held-out data with these weights, or the training average before that."""
     exact: "ExactPart | None" = None
     """What makes an exact model a codec; None for trained weights."""
 
@@ -81,23 +95,31 @@ class TrainedModel:
         return replace(self, model=ARDM(self.model.network, self.model.parametrization, shape))
 
 
-def save_model(path: Path, trained: TrainedModel) -> None:
+AnyTrained = TrainedModel | TrainedBaseline
+
+
+def save_model(path: Path, trained: AnyTrained) -> None:
     """Write a model (evaluation weights only, or an exact model's integers) to a file."""
-    tensors = profile_tensors("profile", trained.profile)
-    description = _description(trained)
-    if trained.exact is None:
-        tensors |= {f"weights/{name}": p for name, p in trained.model.named_parameters()}
+    if isinstance(trained, TrainedBaseline):
+        write_tensors(path, _weights(trained.model), _description("baseline", trained))
+    elif trained.exact is None:
+        tensors = profile_tensors("profile", trained.profile) | _weights(trained.model)
+        write_tensors(path, tensors, _description("model", trained))
     else:
-        tensors |= exact_tensors(trained.exact.network)
-        description |= {"kind": "exact model", "coding": trained.exact.coding.to_dict()}
-    write_tensors(path, tensors, description, compressed=trained.exact is not None)
+        tensors = profile_tensors("profile", trained.profile) | exact_tensors(trained.exact.network)
+        description = _description("exact model", trained) | {"coding": trained.exact.coding.to_dict()}
+        write_tensors(path, tensors, description, compressed=True)
 
 
-def _description(trained: TrainedModel) -> dict[str, Any]:
+def _weights(model: nn.Module) -> dict[str, Tensor]:
+    return {f"weights/{name}": p for name, p in model.named_parameters()}
+
+
+def _description(kind: str, trained: AnyTrained) -> dict[str, Any]:
     return {
-        "kind": "model",
+        "kind": kind,
         "config": trained.config.to_dict(),
-        "num_classes": trained.model.depth.num_classes,
+        "num_classes": trained.model.num_classes,
         "alphabet": None if trained.alphabet is None else trained.alphabet.characters,
         "sample_rate": trained.sample_rate,
         "step": trained.step,
@@ -108,35 +130,44 @@ def _description(trained: TrainedModel) -> dict[str, Any]:
 
 def load_model(path: Path | str, device: torch.device | str = "cpu") -> TrainedModel:
     """The model of a run's folder or of a model file, exact or not."""
+    trained = load_any(path, device)
+    if isinstance(trained, TrainedBaseline):
+        name = trained.config.method.name
+        raise CheckpointError(
+            f"{path} holds a baseline ({name}), which ardm eval and ardm sample take; expected an ARDM"
+        )
+    return trained
+
+
+def load_any(path: Path | str, device: torch.device | str = "cpu") -> AnyTrained:
+    """The model of a run's folder or of a model file: an ARDM, exact or not, or a baseline."""
     path = Path(path)
     path = path / MODEL_FILE if path.is_dir() else path
-    tensors, description = read_tensors(path, "model", "exact model")
+    tensors, description = read_tensors(path, "model", "exact model", "baseline")
     try:
-        config = RunConfig.from_dict(description["config"])
-        is_text = isinstance(config.data, TextData)
-        alphabet = Alphabet(characters=description["alphabet"]) if is_text else None
-        num_classes = description["num_classes"] if alphabet is None else alphabet.num_classes
-        _check_medium(config.data, description)
-        is_exact = description["kind"] == "exact model"
-        exact = _load_exact(config, alphabet or num_classes, tensors, description, device) if is_exact else None
-        if exact is None:
-            model = _load_weights(config, num_classes, tensors).to(device)
-        else:
-            model = ARDM(exact.network, config.depth.build(num_classes), config.data.shape).to(device)
-        return TrainedModel(
-            config=config,
-            alphabet=alphabet,
-            sample_rate=description.get("sample_rate"),
-            model=model.eval(),
-            profile=profile_from_tensors("profile", tensors),
-            step=description["step"],
-            data_title=description["data_title"],
-            data_fingerprint=description["data_fingerprint"],
-            exact=exact,
-        )
+        return _trained(tensors, description, device)
     except (KeyError, TypeError, RuntimeError, ValueError, OverflowError) as error:
         reason = str(error).splitlines()[0]
         raise CheckpointError(f"{path} does not describe a model this version can build: {reason}") from error
+
+
+def _trained(tensors: dict[str, Tensor], description: dict[str, Any], device: torch.device | str) -> AnyTrained:
+    config = RunConfig.from_dict(description["config"])
+    alphabet = Alphabet(characters=description["alphabet"]) if isinstance(config.data, TextData) else None
+    num_classes = description["num_classes"] if alphabet is None else alphabet.num_classes
+    _check_medium(config.data, description)
+    facts = {name: description[name] for name in ("step", "data_title", "data_fingerprint")}
+    facts |= {"config": config, "alphabet": alphabet, "sample_rate": description.get("sample_rate")}
+    exact = None
+    if description["kind"] == "exact model":
+        exact = _load_exact(config, alphabet or num_classes, tensors, description, device)
+        model: ARDM | Baseline = ARDM(exact.network, config.depth.build(num_classes), config.data.shape)
+    else:
+        model = _load_weights(config, num_classes, tensors)
+    model = model.to(device).eval()
+    if not isinstance(model, ARDM):
+        return TrainedBaseline(model=model, **facts)
+    return TrainedModel(model=model, profile=profile_from_tensors("profile", tensors), exact=exact, **facts)
 
 
 def _check_medium(data: DataConfig, description: dict[str, Any]) -> None:
@@ -153,9 +184,9 @@ def _check_medium(data: DataConfig, description: dict[str, Any]) -> None:
         )
 
 
-def _load_weights(config: RunConfig, num_classes: int, tensors: dict[str, Tensor]) -> ARDM:
+def _load_weights(config: RunConfig, num_classes: int, tensors: dict[str, Tensor]) -> ARDM | Baseline:
     with torch.random.fork_rng(devices=[]):  # initial weights are drawn, then overwritten
-        model = config.build_model(num_classes)
+        model = config.build(num_classes)
     weights = {n.removeprefix("weights/"): w.float() for n, w in tensors.items() if n.startswith("weights/")}
     model.load_state_dict(weights)
     return model

@@ -8,6 +8,9 @@ from typing import Any, ClassVar, Literal, get_args
 
 from torch import nn
 
+from ardm.baselines.causal import Autoregressive
+from ardm.baselines.d3pm import D3PM
+from ardm.baselines.methods import ARDM_METHOD, Baseline, MethodConfig, build_causal_network
 from ardm.data.audio import AudioKind
 from ardm.data.corpus import Augmentation
 from ardm.data.images import ImageKind
@@ -18,7 +21,13 @@ from ardm.exact.transformer import ExactTransformer
 from ardm.exact.unet import ExactUNet
 from ardm.exact.wavenet import ExactWaveNet
 from ardm.model import ARDM
-from ardm.nn import NETWORKS, NetworkConfig, PaperWaveNetConfig, TransformerConfig, network_kind
+from ardm.nn import (
+    NETWORKS,
+    NetworkConfig,
+    PaperWaveNetConfig,
+    TransformerConfig,
+    network_kind,
+)
 from ardm.orders import ORDER_NAMES, Shape
 from ardm.parametrizations import (
     CompandedMixtureParametrization,
@@ -249,6 +258,7 @@ class RunConfig:
     network: NetworkConfig
     train: TrainConfig
     depth: DepthConfig = DepthConfig()
+    method: MethodConfig = ARDM_METHOD
     seed: int = 0
     initial_data: tuple[str, ...] = ()
     """Fingerprints of the data that the weights at the start were trained on."""
@@ -264,10 +274,54 @@ class RunConfig:
                 "are alike; leave it out for text"
             )
 
+        if not self.method.is_ardm:
+            self._check_baseline()
+
+    def _check_baseline(self) -> None:
+        name = self.method.name
+        if self.depth.base is not None:
+            raise ValueError(f"the method {name} has no stages: leave the base out")
+        if self.train.order is not None:
+            raise ValueError(f"the method {name} is not trained for an order: leave the order out")
+        if self.method.is_diffusion and self.depth.parametrization != "data":
+            raise ValueError(f"the method {name} needs a logit for each class, and {self.data.medium} have too many")
+        if name == "d3pm-gaussian" and self.data.medium == "text":
+            raise ValueError("Gaussian noise needs classes in order, which characters are not; use d3pm-uniform")
+        if not self.method.takes(self.network):
+            raise ValueError(f"the method {name} has no form of the network {network_kind(self.network)}")
+        if self.method.is_permuted and getattr(self.network, "kernel", 1) > 1:
+            raise ValueError("the method permuted needs a kernel of 1: neighbours in an order are far apart")
+
+    def build(self, num_classes: int) -> ARDM | Baseline:
+        """A freshly initialised model of the method for K classes."""
+        if self.method.is_ardm:
+            return self.build_model(num_classes)
+        return self._build_diffusion(num_classes) if self.method.is_diffusion else self._build_causal(num_classes)
+
     def build_model(self, num_classes: int) -> ARDM:
-        """A freshly initialised model for K classes."""
+        """A freshly initialised ARDM for K classes."""
         parametrization = self.depth.build(num_classes)
         return ARDM(self._build_network(MODULES, parametrization), parametrization, self.data.shape)
+
+    def _build_diffusion(self, num_classes: int) -> D3PM:
+        num_levels = self.method.num_levels(self.network)
+        return D3PM(
+            self._build_network(MODULES, self.depth.build(num_classes), num_stages=num_levels),
+            self.method.process(num_classes, self.depth.absorbing_value),
+            self.data.shape,
+            weighted=not self.method.is_absorbing,
+            num_levels=num_levels,
+        )
+
+    def _build_causal(self, num_classes: int) -> Autoregressive:
+        parametrization = self.depth.build(num_classes)
+        network = build_causal_network(
+            self.network,
+            num_values=parametrization.depth.num_values,
+            num_outputs=parametrization.num_outputs,
+            is_permuted=self.method.is_permuted,
+        )
+        return Autoregressive(network, parametrization, self.data.shape)
 
     def build_exact_core(self, parametrization: Parametrization) -> nn.Module:
         """The exact form of the network, with all of its integers zero."""
@@ -282,13 +336,13 @@ class RunConfig:
         self, modules: Mapping[str, Callable[..., nn.Module]], parametrization: Parametrization, **sizes: int
     ) -> nn.Module:
         channels = {"num_channels": self.data.shape[-1]} if isinstance(self.data, ImageData) else {}
+        stages = {"num_stages": parametrization.depth.num_stages}
         return modules[network_kind(self.network)](
             self.network,
             num_values=parametrization.depth.num_values,
             num_outputs=parametrization.num_outputs,
-            num_stages=parametrization.depth.num_stages,
             **channels,
-            **sizes,
+            **stages | sizes,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -308,6 +362,7 @@ class RunConfig:
             network=NETWORKS[network.pop("kind")].config(**network),
             train=TrainConfig(**_with_tuples(values["train"])),
             depth=DepthConfig(**values["depth"]),
+            method=MethodConfig(**values.get("method", {})),
             seed=values["seed"],
             initial_data=tuple(values.get("initial_data", ())),
         )

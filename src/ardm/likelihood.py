@@ -76,7 +76,7 @@ def bound(
 
     Steps are stratified over the items of a pass; the interval counts only the spread that stratification leaves.
     """
-    _check_items(model, x)
+    check_items(x, model.num_variables, model.depth.num_classes)
     if num_passes < 1:
         raise ValueError(f"the bound needs at least one pass, got {num_passes}")
     profile = Profile.empty(model.num_stages, model.num_variables, x.device)
@@ -88,7 +88,7 @@ def bound(
             values.append(loss.bits_per_dim.double())
             on_batch(len(loss.t))
     bits = torch.cat(values).view(num_passes, len(x))
-    half_width = _stratified_half_width(bits, torch.cat(steps).view(num_passes, len(x)))
+    half_width = stratified_half_width(bits, torch.cat(steps).view(num_passes, len(x)))
     return Bound(
         bits_per_dim=bits.mean().item(),
         half_width=half_width,
@@ -114,7 +114,7 @@ def _half_width(values: Float[Tensor, "N"]) -> float:
     return Z_95 * values.std().item() / len(values) ** 0.5 if len(values) > 1 else math.inf
 
 
-def _stratified_half_width(bits: Float[Tensor, "P N"], steps: Int[Tensor, "P N"]) -> float:
+def stratified_half_width(bits: Float[Tensor, "P N"], steps: Int[Tensor, "P N"]) -> float:
     """Half the 95% interval of the mean, from what is left of each item after its steps' mean is removed.
 
     Values are sorted by step and cut into runs, about sqrt(P N) but each with several items; the mean of a run is the
@@ -225,7 +225,7 @@ def _scored_rows(
     on_batch: Callable[[int], None],
 ) -> Iterator[tuple[Int[Tensor, "R"], Float[Tensor, "R D"]]]:
     """Items, and weighted nats of their variables, of rows (item, call): evaluated in any grouping alike."""
-    _check_items(model, x)
+    check_items(x, model.num_variables, model.depth.num_classes)
     check_orders(orders, (len(x), model.num_stages, model.num_variables))
     check_fits(schedule, model.num_stages, model.num_variables)
     if model.num_stages > 1 and schedule.first_step > 0:
@@ -299,8 +299,9 @@ def mean_bits(bits: Float[Tensor, "N"], num_variables: int, estimator: str, *, i
     )
 
 
-def _check_items(model: ARDM, x: Tensor) -> None:
-    if x.ndim != 2 or x.shape[1] != model.num_variables or len(x) == 0:
-        raise ValueError(f"expected at least one item of {model.num_variables} variables, got shape {tuple(x.shape)}")
-    if int(x.min()) < 0 or int(x.max()) >= model.depth.num_classes:
-        raise ValueError(f"values must lie in 0..{model.depth.num_classes - 1}, got {int(x.min())}..{int(x.max())}")
+def check_items(x: Tensor, num_variables: int, num_classes: int) -> None:
+    """A ValueError unless there are items of so many variables, all of them classes."""
+    if x.ndim != 2 or x.shape[1] != num_variables or len(x) == 0:
+        raise ValueError(f"expected at least one item of {num_variables} variables, got shape {tuple(x.shape)}")
+    if int(x.min()) < 0 or int(x.max()) >= num_classes:
+        raise ValueError(f"values must lie in 0..{num_classes - 1}, got {int(x.min())}..{int(x.max())}")

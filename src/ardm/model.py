@@ -44,6 +44,11 @@ class ARDM(nn.Module):
         self.num_variables = math.prod(shape)
 
     @property
+    def num_classes(self) -> int:
+        """K."""
+        return self.depth.num_classes
+
+    @property
     def num_stages(self) -> int:
         """S: 1 for order-agnostic models."""
         return self.depth.num_stages

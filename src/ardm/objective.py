@@ -61,17 +61,23 @@ def stratified_steps(num_items: int, num_steps: int, generator: torch.Generator)
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepLoss:
+class Losses:
+    """What training minimises, for each item."""
+
+    bits_per_dim: Float[Tensor, "B"]
+    """An unbiased estimate of the bound for each variable; of an ARDM S L_{s,t}, in bits."""
+    cross_entropy: Float[Tensor, "B"]
+    """The authors' CE term: the sum over masked variables, in bits, over D."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepLoss(Losses):
     """The estimate of one step for each item."""
 
     stage: Int[Tensor, "B"]
     t: Int[Tensor, "B"]
     nats: Float[Tensor, "B"]
     """L_{s,t} in nats: the mean over the variables not yet revealed."""
-    bits_per_dim: Float[Tensor, "B"]
-    """S L_{s,t} in bits: an unbiased estimate of the bound for each variable."""
-    cross_entropy: Float[Tensor, "B"]
-    """The authors' CE term: the sum over masked variables, in bits, over D."""
 
 
 def step_loss(model: ARDM, corrupted: Corrupted) -> StepLoss:

@@ -201,6 +201,16 @@ def sc09() -> RunConfig:
     )
 
 
+def sc09_wavenet() -> RunConfig:
+    """The paper's WaveNet in the size of `sc09` and with its rates, to compare causal networks with that."""
+    return replace(
+        sc09(),
+        preset="sc09-wavenet",
+        network=PaperWaveNetConfig(num_blocks=24),
+        train=replace(sc09().train, batch_size=16),
+    )
+
+
 def sc09_small() -> RunConfig:
     """An SC09 model that trains on a laptop's CPU in minutes."""
     return RunConfig(
@@ -242,6 +252,7 @@ PRESETS: dict[str, Callable[[], RunConfig]] = {
     "images": images,
     "sc09-paper": sc09_paper,
     "sc09": sc09,
+    "sc09-wavenet": sc09_wavenet,
     "sc09-small": sc09_small,
     "audio": audio,
 }

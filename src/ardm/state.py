@@ -30,6 +30,8 @@ KIND = "training state"
 
 CHANGEABLE_FIELDS = {"steps", "eval_every", "checkpoint_every", "log_every"}
 """Fields of the configuration that a resumed run may change."""
+FIELD_WORDS = {"name": "method", "num_steps": "number of diffusion steps"}
+"""What fields are called where their names alone say too little."""
 
 
 def holds_a_run(folder: Path) -> bool:
@@ -87,9 +89,10 @@ def restore_state(trainer: Trainer, folder: Path) -> None:
     saved = RunConfig.from_dict(description["config"])  # with the defaults of fields that are newer than the run
     changed = changed_fields(saved.to_dict(), trainer.config.to_dict())
     if changed:
+        words = ", ".join(FIELD_WORDS.get(name, name) for name in changed)
         raise CheckpointError(
-            f"the run in {folder} was started with another {', '.join(changed)}; resume it with the same "
-            "flags (only steps and intervals may change)"
+            f"the run in {folder} was started with another {words}; resume it with the same flags "
+            "(only steps and intervals may change)"
         )
     if description["data_fingerprint"] != trainer.corpus.fingerprint:
         raise CheckpointError(f"the run in {folder} was trained on other data; give it the same data")

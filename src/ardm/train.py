@@ -89,6 +89,8 @@ def final_draws(trainer: Trainer) -> int:
     Only the shortest trainings are followed by more, `FEWEST_A_STAGE`. The limit is a number, as a resumed run would
     not repeat one in seconds to the bit; a loss without its gradient takes a third of the time of one in training.
     """
+    if not trainer.config.method.is_ardm:
+        return trainer.num_eval_items  # it has no profile
     model, config = trainer.model, trainer.config.train
     observations = model.num_stages * min(OBSERVATIONS_A_STAGE, 4 * model.num_variables)
     wanted = max(observations, FINAL_PASSES * trainer.num_eval_items)

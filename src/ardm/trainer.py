@@ -9,19 +9,21 @@ import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from ardm.checkpoint import TrainedModel, profile_from_tensors, profile_tensors
+from ardm.baselines.methods import score
+from ardm.checkpoint import AnyTrained, TrainedBaseline, TrainedModel, profile_from_tensors, profile_tensors
 from ardm.config import RunConfig
 from ardm.data.corpus import Corpus, compact_tensor
 from ardm.errors import UsageError
-from ardm.likelihood import bound
+from ardm.likelihood import Bound, Estimate, bound
 from ardm.metrics import Metrics
 from ardm.model import ARDM
-from ardm.objective import Profile, sample_step_loss
+from ardm.objective import Losses, Profile, StepLoss, sample_step_loss
 from ardm.optim import Muon, is_hidden_matrix
 from ardm.orders import NAMED_ORDERS, random_orders, random_strand_ranks, ranks
 from ardm.runtime import Runtime
@@ -35,7 +37,7 @@ class Trainer:
         device = runtime.device
         with torch.random.fork_rng(devices=[]):  # weight initialisation takes no generator
             torch.manual_seed(config.seed)
-            self.model = config.build_model(corpus.num_classes).to(device)
+            self.model = config.build(corpus.num_classes).to(device)
         self.averaged = copy.deepcopy(self.model).requires_grad_(False).eval()
         self.optimizers = make_optimizers(config, self.model)
         self.profile = Profile.empty(self.model.num_stages, self.model.num_variables, device)
@@ -51,6 +53,8 @@ class Trainer:
     def start_from(self, trained: TrainedModel) -> None:
         """Take over the weights of a trained model; a UsageError unless it has the same network and classes."""
         own, other = self.config, trained.config
+        if not own.method.is_ardm:
+            raise UsageError(f"the method {own.method.name} starts from random weights: leave out --init")
         if trained.exact is not None:
             raise UsageError("an exact model cannot be trained; start from the run that it was exported from")
         if (own.network, own.depth) != (other.network, other.depth):
@@ -71,16 +75,22 @@ class Trainer:
         config = self.config.train
         self._generator.manual_seed(step_seed(self.config.seed, self.step))
         x = self._sampler.draw(config.batch_size, self._generator)
-        rank = self._ranks() if config.has_order(self.step) else None
-        with self.runtime.autocast():
-            loss = sample_step_loss(self.model, x, self._generator, rank)
-        bits, cross_entropy = loss.bits_per_dim.mean(), loss.cross_entropy.mean()
+        losses = self._losses(x)
+        bits, cross_entropy = losses.bits_per_dim.mean(), losses.cross_entropy.mean()
         (bits + config.cross_entropy_weight * cross_entropy).backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip_norm)
         self._update(config.rate_factor(self.step))
-        self.profile = self.profile.updated(loss, config.profile_momentum)
+        if isinstance(losses, StepLoss):
+            self.profile = self.profile.updated(losses, config.profile_momentum)
         self.step += 1
         return {"bits": bits.detach(), "cross_entropy": cross_entropy.detach(), "gradient_norm": norm}
+
+    def _losses(self, x: Int[Tensor, "B D"]) -> Losses:
+        with self.runtime.autocast():
+            if not isinstance(self.model, ARDM):
+                return self.model.losses(x, self._generator)
+            rank = self._ranks() if self.config.train.has_order(self.step) else None
+            return sample_step_loss(self.model, x, self._generator, rank)
 
     def _ranks(self) -> Int[Tensor, "B D"]:
         """The inverses of the orders that the last part of a run trains for, one for each item of a batch."""
@@ -113,17 +123,14 @@ class Trainer:
         """The bound of the averaged weights on the fixed held-out items or some of them, always with the same draws."""
         items = self._eval_items if num_items is None else self._eval_items[spread(num_items, self.num_eval_items)]
         generator = torch.Generator(self.runtime.device).manual_seed(self.config.seed)
-        batch_size = self.config.train.batch_size
+        how: Any = {"num_passes": num_passes, "batch_size": self.config.train.batch_size, "on_batch": on_batch}
         with self.runtime.autocast():
-            estimate = bound(
-                self.averaged,
-                items,
-                generator,
-                num_passes=num_passes,
-                batch_size=batch_size,
-                on_batch=on_batch,
-            )
-        self.measured_profile = estimate.profile
+            if isinstance(self.averaged, ARDM):
+                estimate: Estimate = bound(self.averaged, items, generator, **how)
+            else:
+                estimate = score(self.averaged, items, generator, **how)
+        if isinstance(estimate, Bound):
+            self.measured_profile = estimate.profile
         metrics: Metrics = {"step": self.step, "valid_bits": estimate.bits_per_dim}
         if math.isfinite(estimate.half_width):  # one item has no interval
             metrics["valid_half_width"] = estimate.half_width
@@ -143,18 +150,19 @@ class Trainer:
         """Whether every weight is a finite number."""
         return all(bool(p.isfinite().all()) for p in self.model.parameters())
 
-    def trained_model(self) -> TrainedModel:
-        """The averaged weights with the profile that describes them best."""
-        return TrainedModel(
-            config=self.config,
-            alphabet=self.corpus.alphabet,
-            sample_rate=self.corpus.sample_rate,
-            model=self.averaged,
-            profile=self.measured_profile or self.profile,
-            step=self.step,
-            data_title=self.corpus.title,
-            data_fingerprint=self.corpus.fingerprint,
-        )
+    def trained_model(self) -> AnyTrained:
+        """The averaged weights with the profile, if they have one, that describes them best."""
+        facts: dict[str, Any] = {
+            "config": self.config,
+            "alphabet": self.corpus.alphabet,
+            "sample_rate": self.corpus.sample_rate,
+            "step": self.step,
+            "data_title": self.corpus.title,
+            "data_fingerprint": self.corpus.fingerprint,
+        }
+        if not isinstance(self.averaged, ARDM):
+            return TrainedBaseline(model=self.averaged, **facts)
+        return TrainedModel(model=self.averaged, profile=self.measured_profile or self.profile, **facts)
 
     def state_tensors(self) -> dict[str, Tensor]:
         """Every tensor that the rest of the run depends on."""
@@ -202,7 +210,7 @@ def named_rank(config: RunConfig, device: torch.device) -> Int[Tensor, "D"] | No
     return ranks(torch.from_numpy(NAMED_ORDERS[config.train.order](config.data.shape)).to(device))
 
 
-def make_optimizers(config: RunConfig, model: ARDM) -> list[torch.optim.Optimizer]:
+def make_optimizers(config: RunConfig, model: nn.Module) -> list[torch.optim.Optimizer]:
     """Muon for hidden matrices if the configuration has a rate for it, fused AdamW for the rest."""
     train = config.train
     hidden: dict[str, nn.Parameter] = {}

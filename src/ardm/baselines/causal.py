@@ -11,7 +11,7 @@ d-1; the first one is a start value, the depth map's absorbing value.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
@@ -19,7 +19,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ardm.likelihood import Estimate, mean_bits
+from ardm.likelihood import Estimate, check_items, mean_bits
+from ardm.objective import Losses
 from ardm.orders import check_orders, random_orders
 from ardm.parametrizations import Parametrization
 
@@ -65,6 +66,16 @@ class Autoregressive(nn.Module):
         self.num_variables = math.prod(shape)
 
     @property
+    def num_classes(self) -> int:
+        """K."""
+        return self.depth.num_classes
+
+    @property
+    def num_calls(self) -> int:
+        """Calls that a sample takes: D."""
+        return self.num_variables
+
+    @property
     def is_permuted(self) -> bool:
         """Whether items may come in any order."""
         return bool(self.network.is_permuted)
@@ -84,15 +95,18 @@ class Autoregressive(nn.Module):
 
     def bits(self, x: Int[Tensor, "B D"], order: Int[Tensor, "B D"] | None = None) -> Float[Tensor, "B"]:
         """-log2 p(x | order) of each item, in bits, exact; left to right without orders."""
-        _check_items(self, x)
+        check_items(x, self.num_variables, self.num_classes)
         if order is not None:
             self._check_order(order, len(x))
         return self._bits(x, left_to_right(x) if order is None else order)
 
-    def loss_bits(self, x: Int[Tensor, "B D"], generator: torch.Generator) -> Float[Tensor, "B"]:
-        """Bits for each variable of each item, if the network is permuted in a fresh uniform order for each item."""
-        _check_items(self, x)
-        return self._bits(x, self.draw_orders(len(x), generator)) / self.num_variables
+    def losses(self, x: Int[Tensor, "B D"], generator: torch.Generator) -> Losses:
+        """Bits for each variable of each item, if the network is permuted in a fresh uniform order for each item.
+
+        They are a cross-entropy themselves: there is no other.
+        """
+        bits = self._bits(x, self.draw_orders(len(x), generator)) / self.num_variables
+        return Losses(bits_per_dim=bits, cross_entropy=torch.zeros_like(bits))
 
     def draw_orders(self, num_items: int, generator: torch.Generator) -> Int[Tensor, "B D"]:
         """An order for each item: uniformly random for a permuted network, else left to right."""
@@ -128,43 +142,44 @@ def score(
 
     In each pass every item meets one order. Left to right there is nothing to draw, and one pass is all.
     """
-    _check_items(model, x)
+    check_items(x, model.num_variables, model.num_classes)
     if num_passes < 1:
         raise ValueError(f"a score needs at least one pass, got {num_passes}")
     num_passes = num_passes if model.is_permuted else 1
     total = torch.zeros(len(x), dtype=torch.float64, device=x.device)
     for _ in range(num_passes):
         for rows in torch.arange(len(x), device=x.device).split(batch_size):
-            total[rows] += model.loss_bits(x[rows], generator)
+            total[rows] += model.losses(x[rows], generator).bits_per_dim
             on_batch(len(rows))
     estimator = f"mean over random orders, {num_passes} pass(es)" if model.is_permuted else "exact, left to right"
     bits = total * (model.num_variables / num_passes)
     return mean_bits(bits, model.num_variables, estimator, is_exact=not model.is_permuted)
 
 
-@torch.no_grad()
 def sample(
-    model: Autoregressive,
-    num_items: int,
-    generator: torch.Generator,
-    *,
-    temperature: float = 1.0,
-    on_step: Callable[[int, Tensor], None] = lambda step, x: None,
+    model: Autoregressive, num_items: int, generator: torch.Generator, *, temperature: float = 1.0
 ) -> Int[Tensor, "B D"]:
-    """Items drawn in D calls, in an order of `draw_orders`; exact at temperature 1.
+    """Items drawn in D calls, in an order of `draw_orders`; exact at temperature 1."""
+    *_, last = sample_chain(model, num_items, generator, temperature=temperature)
+    return last
 
-    `on_step` is given the number of variables drawn so far, 1..D, and the items, with the absorbing value elsewhere.
-    """
+
+def sample_chain(
+    model: Autoregressive, num_items: int, generator: torch.Generator, *, temperature: float = 1.0
+) -> Iterator[Int[Tensor, "B D"]]:
+    """The items of `sample` after each call, K where nothing is drawn yet."""
     order = model.draw_orders(num_items, generator)
     x = torch.full_like(order, model.depth.absorbing_value)
+    is_hidden = torch.ones_like(x, dtype=torch.bool)
     next_outputs = _next_outputs(model, order)
     for d in range(model.num_variables):
         where = order[:, d : d + 1]
         parent = torch.full_like(where, model.depth.absorbing_value)
-        children = model.parametrization.children(next_outputs(x, d)[:, None], parent, 0)
+        with torch.no_grad():  # not around the yield: the caller's gradients are its own
+            children = model.parametrization.children(next_outputs(x, d)[:, None], parent, 0)
         x = x.scatter(1, where, children.sample(generator, temperature=temperature))
-        on_step(d + 1, x)
-    return x
+        is_hidden = is_hidden.scatter(1, where, False)
+        yield x.masked_fill(is_hidden, model.num_classes)
 
 
 def _next_outputs(
@@ -176,10 +191,3 @@ def _next_outputs(
     outputs_at = model.network.incremental()
     start = torch.full_like(order[:, 0], model.depth.absorbing_value)
     return lambda x, d: outputs_at(x[:, d - 1] if d else start)
-
-
-def _check_items(model: Autoregressive, x: Tensor) -> None:
-    if x.ndim != 2 or x.shape[1] != model.num_variables or len(x) == 0:
-        raise ValueError(f"expected at least one item of {model.num_variables} variables, got shape {tuple(x.shape)}")
-    if int(x.min()) < 0 or int(x.max()) >= model.depth.num_classes:
-        raise ValueError(f"values must lie in 0..{model.depth.num_classes - 1}, got {int(x.min())}..{int(x.max())}")

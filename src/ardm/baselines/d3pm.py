@@ -17,7 +17,8 @@ revealed in the same step are independent given the others, and the chance to me
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -25,9 +26,9 @@ from torch import Tensor, nn
 
 from ardm.baselines.noise import Absorbing, NoiseProcess
 from ardm.distributions import sample_categorical
-from ardm.likelihood import Estimate, mean_bits
+from ardm.likelihood import Estimate, check_items, mean_bits, stratified_half_width
 from ardm.model import ARDM
-from ardm.objective import stratified_steps
+from ardm.objective import Losses, stratified_steps
 from ardm.parametrizations import DataParametrization
 
 
@@ -37,10 +38,21 @@ class D3PM(nn.Module):
     `network` has the interface of `model.Network` with K outputs, logits of x_0; `process.seen` says what it is
     shown. Items are rows of D variables, which the network takes in their `shape`. If the model is `weighted`, the
     network's probabilities are multiplied by q(x_t | x_0) and normalised.
+
+    Many networks take no step t. With `num_levels` above 1 the network is told the noise level in their place, as the
+    stage of an upscale model: it must have that many stages.
     """
 
+    num_stages: ClassVar[int] = 1
+
     def __init__(
-        self, network: nn.Module, process: NoiseProcess, shape: tuple[int, ...], *, weighted: bool = False
+        self,
+        network: nn.Module,
+        process: NoiseProcess,
+        shape: tuple[int, ...],
+        *,
+        weighted: bool = False,
+        num_levels: int = 1,
     ) -> None:
         super().__init__()
         if not shape or min(shape) < 1:
@@ -49,13 +61,25 @@ class D3PM(nn.Module):
         self.process = process
         self.shape = shape
         self.weighted = weighted
+        self.num_levels = num_levels
         self.num_variables = math.prod(shape)
+
+    @property
+    def num_classes(self) -> int:
+        """K."""
+        return self.process.num_classes
+
+    @property
+    def num_calls(self) -> int:
+        """Calls that a sample takes: T."""
+        return self.process.num_steps
 
     def with_steps(self, num_steps: int) -> "D3PM":
         """The same network with the absorbing process in another number of steps."""
         if not isinstance(self.process, Absorbing):
             raise ValueError("only a D3PM with the absorbing process can change its number of steps")
-        return D3PM(self.network, self.process.with_steps(num_steps), self.shape, weighted=self.weighted)
+        process = self.process.with_steps(num_steps)
+        return D3PM(self.network, process, self.shape, weighted=self.weighted, num_levels=self.num_levels)
 
     def forward(self, xt: Int[Tensor, "B D"], step: Int[Tensor, "B"]) -> Float[Tensor, "B D K"]:
         """Rows of log p(x_0 | x_t). One call."""
@@ -67,7 +91,7 @@ class D3PM(nn.Module):
     def _logits(self, xt: Int[Tensor, "B D"], step: Int[Tensor, "B"]) -> Float[Tensor, "B D K"]:
         """The network's outputs in float32 (float64 if it computes so)."""
         seen, shape = self.process.seen(xt, step), (-1, *self.shape)
-        stage = torch.zeros_like(step)
+        stage = (step - 1) * self.num_levels // self.process.num_steps
         logits: Tensor = self.network(seen.inputs.view(shape), seen.mask.view(shape), stage, seen.t).flatten(1, -2)
         if logits.shape[-1] != self.process.num_classes:
             raise ValueError(f"expected {self.process.num_classes} logits for each variable, got {logits.shape[-1]}")
@@ -81,16 +105,19 @@ class D3PM(nn.Module):
         """KL(q(x_T | x_0) || p(x_T)) in nats."""
         return self.process.prior_nats(x).sum(1)
 
-    def loss_bits(self, x: Int[Tensor, "B D"], generator: torch.Generator) -> Float[Tensor, "B"]:
-        """An unbiased estimate of each item's bound in bits for each variable; steps are stratified over the batch."""
-        _check_items(self, x)
-        return self.bits_at(x, 1 + stratified_steps(len(x), self.process.num_steps, generator), generator)
+    def losses(self, x: Int[Tensor, "B D"], generator: torch.Generator) -> Losses:
+        """An unbiased estimate of each item's bound, and its cross-entropy; steps are stratified over the batch."""
+        return self.losses_at(x, 1 + stratified_steps(len(x), self.process.num_steps, generator), generator)
 
-    def bits_at(self, x: Int[Tensor, "B D"], step: Int[Tensor, "B"], generator: torch.Generator) -> Float[Tensor, "B"]:
-        """The estimate from one step of each item, in bits for each variable."""
+    def losses_at(self, x: Int[Tensor, "B D"], step: Int[Tensor, "B"], generator: torch.Generator) -> Losses:
+        """The same from given steps. The cross-entropy is that of the variables that the noise has left unknown."""
         xt = self.process.sample(x, step, generator)
-        nats = self.process.num_steps * self.step_nats(x, xt, step) + self.prior_nats(x)
-        return nats / (self.num_variables * math.log(2))
+        log_x0 = self(xt, step)
+        step_nats = self.process.step_nats(log_x0, x, xt, step).sum(1)
+        nats = self.process.num_steps * step_nats + self.prior_nats(x)
+        surprise = -log_x0.gather(-1, x[..., None])[..., 0].masked_fill(~self.process.unknown(xt), 0.0)
+        nats_a_bit = self.num_variables * math.log(2)
+        return Losses(bits_per_dim=nats / nats_a_bit, cross_entropy=surprise.sum(1) / nats_a_bit)
 
 
 def from_ardm(model: ARDM, num_steps: int) -> D3PM:
@@ -113,19 +140,24 @@ def bound(
 ) -> Estimate:
     """An unbiased estimate of the bound: in each pass every item meets one step, stratified over the items.
 
-    The interval is that of independent steps, which is wider than it had to be.
+    The interval counts only the spread that stratification leaves.
     """
-    _check_items(model, x)
+    check_items(x, model.num_variables, model.num_classes)
     if num_passes < 1:
         raise ValueError(f"the bound needs at least one pass, got {num_passes}")
-    total = torch.zeros(len(x), dtype=torch.float64, device=x.device)
-    for _ in range(num_passes):
-        steps = 1 + stratified_steps(len(x), model.process.num_steps, generator)
+    bits = torch.empty(num_passes, len(x), dtype=torch.float64, device=x.device)
+    steps = torch.stack([1 + stratified_steps(len(x), model.process.num_steps, generator) for _ in range(num_passes)])
+    for number in range(num_passes):
         for rows in torch.arange(len(x), device=x.device).split(batch_size):
-            total[rows] += model.bits_at(x[rows], steps[rows], generator)
+            bits[number, rows] = model.losses_at(x[rows], steps[number, rows], generator).bits_per_dim.double()
             on_batch(len(rows))
-    estimator = f"bound of {model.process.num_steps} steps of diffusion, stratified, {num_passes} pass(es)"
-    return mean_bits(total / num_passes * model.num_variables, model.num_variables, estimator, is_exact=False)
+    return Estimate(
+        bits_per_dim=bits.mean().item(),
+        half_width=stratified_half_width(bits, steps),
+        num_items=len(x),
+        is_exact=False,
+        estimator=f"bound of {model.process.num_steps} steps of diffusion, stratified, {num_passes} pass(es)",
+    )
 
 
 @torch.no_grad()
@@ -138,7 +170,7 @@ def bound_all_steps(
     on_batch: Callable[[int], None] = lambda num_calls: None,
 ) -> Estimate:
     """An unbiased estimate of the bound from all T steps of every item, each with a draw of x_t."""
-    _check_items(model, x)
+    check_items(x, model.num_variables, model.num_classes)
     nats = []
     for items in x.split(batch_size):
         total = model.prior_nats(items).double()
@@ -151,25 +183,17 @@ def bound_all_steps(
     return mean_bits(torch.cat(nats) / math.log(2), model.num_variables, estimator, is_exact=False)
 
 
-@torch.no_grad()
-def sample(
-    model: D3PM,
-    num_items: int,
-    generator: torch.Generator,
-    *,
-    on_step: Callable[[int, Tensor], None] = lambda step, x: None,
-) -> Int[Tensor, "B D"]:
-    """Items drawn from p(x_0) in T calls; `on_step` is given each step that was reached, T-1..0, and its x_t."""
+def sample(model: D3PM, num_items: int, generator: torch.Generator) -> Int[Tensor, "B D"]:
+    """Items drawn from p(x_0) in T calls."""
+    *_, last = sample_chain(model, num_items, generator)
+    return last
+
+
+def sample_chain(model: D3PM, num_items: int, generator: torch.Generator) -> Iterator[Int[Tensor, "B D"]]:
+    """The noisy items x_(T-1), ..., x_0 of `sample`, one after each call."""
     x = model.process.sample_last(num_items, model.num_variables, generator)
     for number in range(model.process.num_steps, 0, -1):
         step = torch.full((num_items,), number, device=x.device)
-        x = sample_categorical(model.process.log_reverse(model(x, step), x, step), generator)
-        on_step(number - 1, x)
-    return x
-
-
-def _check_items(model: D3PM, x: Tensor) -> None:
-    if x.ndim != 2 or x.shape[1] != model.num_variables or len(x) == 0:
-        raise ValueError(f"expected at least one item of {model.num_variables} variables, got shape {tuple(x.shape)}")
-    if int(x.min()) < 0 or int(x.max()) >= model.process.num_classes:
-        raise ValueError(f"values must lie in 0..{model.process.num_classes - 1}, got {int(x.min())}..{int(x.max())}")
+        with torch.no_grad():  # not around the yield: the caller's gradients are its own
+            x = sample_categorical(model.process.log_reverse(model(x, step), x, step), generator)
+        yield x

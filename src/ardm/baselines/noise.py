@@ -54,6 +54,9 @@ class NoiseProcess(Protocol):
     def seen(self, xt: Int[Tensor, "B D"], step: Int[Tensor, "B"]) -> Seen:
         """What the network is shown."""
 
+    def unknown(self, xt: Int[Tensor, "B D"]) -> Bool[Tensor, "B D"]:
+        """Variables whose data class x_t does not tell."""
+
     def log_marginal(self, x0: Int[Tensor, "B D"], step: Int[Tensor, "B"]) -> Float[Tensor, "B D V"]:
         """Rows of log q(x_t | x_0) over x_t, for steps 0..T."""
 
@@ -117,6 +120,10 @@ class Absorbing(nn.Module):
         mask = xt != self.num_classes
         return Seen(inputs=xt.masked_fill(~mask, self.mask_value), mask=mask, t=mask.sum(1))
 
+    def unknown(self, xt: Int[Tensor, "B D"]) -> Bool[Tensor, "B D"]:
+        """What is masked."""
+        return xt == self.num_classes
+
     def log_marginal(self, x0: Int[Tensor, "B D"], step: Int[Tensor, "B"]) -> Float[Tensor, "B D V"]:
         """t / T for the mask, the rest for x_0."""
         masked = step[:, None].double() / self.num_steps
@@ -169,7 +176,8 @@ class _EndsUniform(nn.Module, ABC):
     """A process of symmetric matrices among the K classes, so that the end is uniform: four parts are left to define.
 
     The network sees x_t with nothing masked. It learns the noise level only from t = (1 - step / T) D, rounded, in
-    0..D-1; one that takes no t (our `Transformer`) has to guess the level from the values.
+    0..D-1; one that takes no t (our `Transformer`) guesses the level from the
+    values unless it is told (`D3PM.num_levels`).
 
     Rows are computed in float64: a term of the bound is small and counts T times, and autocast leaves float64 alone.
     """
@@ -210,6 +218,10 @@ class _EndsUniform(nn.Module, ABC):
         level = ((self.num_steps - step) * num_variables).double() / self.num_steps
         t = level.round().long().clamp(max=num_variables - 1)
         return Seen(inputs=xt, mask=torch.ones_like(xt, dtype=torch.bool), t=t)
+
+    def unknown(self, xt: Int[Tensor, "B D"]) -> Bool[Tensor, "B D"]:
+        """Everything: any class may have been replaced."""
+        return torch.ones_like(xt, dtype=torch.bool)
 
     def log_posterior(
         self, x0: Int[Tensor, "B D"], xt: Int[Tensor, "B D"], step: Int[Tensor, "B"]

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from torch import Tensor
 
-    from ardm.checkpoint import TrainedModel
+    from ardm.baselines.d3pm import D3PM
+    from ardm.baselines.methods import Baseline
+    from ardm.checkpoint import AnyTrained, TrainedModel
     from ardm.data.corpus import Split
+    from ardm.model import ARDM
     from ardm.schedule import Schedule
 
 ScheduleName = Literal["planned", "cosine", "uniform"]
@@ -93,6 +96,30 @@ def load(source: Path, device: str | None) -> "tuple[TrainedModel, torch.device,
     return pretrained.load(source, runtime.device), runtime.device, runtime.autocast
 
 
+def load_any(source: Path, device: str | None) -> "tuple[AnyTrained, torch.device, Callable[[], Any]]":
+    """The same, where the model may be a baseline too."""
+    from ardm import pretrained
+    from ardm.runtime import Runtime
+
+    runtime = Runtime.choose(device)
+    return pretrained.load_any(source, runtime.device), runtime.device, runtime.autocast
+
+
+def with_diffusion_steps(model: "ARDM | Baseline", num_steps: int) -> "D3PM":
+    """A model as a D3PM with the absorbing process in so many steps; a usage error if it is none."""
+    from ardm.baselines.d3pm import D3PM, from_ardm
+    from ardm.model import ARDM
+
+    try:
+        if isinstance(model, ARDM):
+            return from_ardm(model, num_steps)
+        if isinstance(model, D3PM):
+            return model.with_steps(num_steps)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    raise UsageError("an autoregressive baseline has no steps of diffusion")
+
+
 def make_schedule(
     trained: "TrainedModel",
     num_calls: int | None,
@@ -153,7 +180,7 @@ def make_orders_and_schedule(
 
 
 def items_to_score(
-    trained: "TrainedModel", path: Path, split: "Split | None", limit: int | None
+    trained: "AnyTrained", path: Path, split: "Split | None", limit: int | None
 ) -> "tuple[np.ndarray, str]":
     """Items to score, spread evenly over a split, and a title that says which they are.
 

@@ -3,19 +3,21 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import tyro
 
 from ardm.commands.common import (
     OrderName,
+    OutputPath,
     ScheduleName,
     items_to_score,
-    load,
+    load_any,
     make_orders_and_schedule,
     make_schedule,
     progress,
     require_positive,
+    with_diffusion_steps,
 )
 from ardm.errors import UsageError
 from ardm.files import check_writable, written_whole
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from ardm.checkpoint import TrainedModel
+    from ardm.baselines.methods import Baseline
+    from ardm.checkpoint import AnyTrained, TrainedModel
     from ardm.likelihood import Estimate
 
 
@@ -35,7 +38,8 @@ class Evaluate:
     """Bits of data under a model, with a 95% interval.
 
     By default the bound over random orders. With --order, the exact bits of that order; with --calls, of a
-    schedule with as many calls.
+    schedule with as many calls; with --diffusion-steps, the bound of a D3PM. A baseline has its own bits: the bound of
+    its steps of diffusion, or those of its order, or their mean over random orders.
     """
 
     model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
@@ -48,6 +52,9 @@ class Evaluate:
     schedule: ScheduleName = "planned"
     """How --calls are spread over the steps. A plan suits random and spread-out orders; raster groups cost more, and
     strands have no use for one: each call takes a variable of every strand."""
+    diffusion_steps: int | None = None
+    """Score an order-agnostic ARDM as a D3PM with the absorbing process and this many steps; such a D3PM with other
+    steps than it was trained with."""
     split: Literal["train", "valid", "test", "all"] | None = None
     """By default the test split of a published set or of the data the model was trained on, and all of any other."""
     items: int | None = 1000
@@ -60,27 +67,57 @@ class Evaluate:
     seed: int = 0
     device: str | None = None
     json: bool = False
-    """Print JSON."""
+    """JSON, with what the figure depends on."""
+    output: OutputPath = None
+    """Write to this file instead of the screen."""
 
     def run(self) -> None:
         """Score and print."""
         require_positive(items=self.items, passes=self.passes, batch_size=self.batch_size, calls=self.calls)
+        require_positive(diffusion_steps=self.diffusion_steps)
         self._check_profile()
+        check_writable(self.output)
         import torch
 
         from ardm.media import medium_of
 
-        trained, device, autocast = load(self.model, self.device)
+        trained, device, autocast = load_any(self.model, self.device)
+        baseline = self._baseline(trained)
         items, title = items_to_score(trained, self.data, self.split, self.items)
         x, generator = torch.from_numpy(items).to(device), torch.Generator(device).manual_seed(self.seed)
         with autocast():
-            estimate = self._estimate(trained, x, generator)
+            if baseline is None:
+                estimate = self._estimate(cast("TrainedModel", trained), x, generator)
+            else:
+                estimate = self._baseline_estimate(baseline, x, generator)
         if self.json:
-            print(to_json(estimate.to_dict() | {"data": title}).decode())
+            record = estimate.to_dict() | {"data": title, "seed": self.seed}
+            write_output(self.output, to_json(record | {"model": facts_of(trained), "hardware": hardware(device)}))
             return
         interval = f" ± {estimate.half_width:.4f}" if math.isfinite(estimate.half_width) else ""
-        print(f"{estimate.bits_per_dim:.4f}{interval} {medium_of(trained).unit}")
-        print(f"{estimate.estimator}; {title}")
+        figure = f"{estimate.bits_per_dim:.4f}{interval} {medium_of(trained).unit}"
+        write_output(self.output, f"{figure}\n{estimate.estimator}; {title}".encode())
+
+    def _baseline(self, trained: "AnyTrained") -> "Baseline | None":
+        """The baseline to score, which an ARDM may be taken for; None to score an ARDM."""
+        from ardm.checkpoint import TrainedModel
+
+        num_steps = self.diffusion_steps
+        baseline = None if isinstance(trained, TrainedModel) else trained.model
+        if num_steps is not None:
+            baseline = with_diffusion_steps(trained.model, num_steps)
+        if baseline is not None and (self.order != "random" or self.calls is not None or self.profile is not None):
+            what = "a D3PM" if num_steps is not None else "a baseline"
+            raise UsageError(
+                f"{what} has no schedule, order or profile to choose: leave out --calls, --order, --profile"
+            )
+        return baseline
+
+    def _baseline_estimate(self, model: "Baseline", x: "Tensor", generator: "torch.Generator") -> "Estimate":
+        from ardm.baselines.methods import score
+
+        with progress("bits", self.passes * len(x)) as advance:
+            return score(model, x, generator, num_passes=self.passes, batch_size=self.batch_size, on_batch=advance)
 
     def _check_profile(self) -> None:
         if self.profile is None:
@@ -121,6 +158,28 @@ class Evaluate:
             return "one variable a call"
         how = "" if self.order == "strands" else f"{self.schedule} schedule, "
         return f"{how}{num_calls} calls"
+
+
+def facts_of(trained: "AnyTrained") -> dict[str, Any]:
+    """What a model is, for a record of its figures."""
+    config = trained.config
+    return {
+        "preset": config.preset,
+        "method": config.method.name,
+        "parameters": sum(p.numel() for p in trained.model.parameters()),
+        "step": trained.step,
+        "seed": config.seed,
+    }
+
+
+def hardware(device: "torch.device") -> dict[str, str]:
+    """What a figure was computed by."""
+    import torch
+
+    import ardm
+
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    return {"device": name, "torch": torch.__version__, "ardm": ardm.__version__}
 
 
 PROFILE_SUFFIXES = (".npy", ".json")

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from ardm import pretrained
-from ardm.commands.common import load
+from ardm.commands.common import load, load_any
 from ardm.errors import DamagedError, DataError, TooLargeError
 from ardm.files import is_gzip
 from ardm.output import to_json
 
 if TYPE_CHECKING:
-    from ardm.checkpoint import TrainedModel
+    from ardm.checkpoint import AnyTrained, TrainedModel
     from ardm.compression.modelled import ModelsAtHand
 
 
@@ -45,7 +45,7 @@ class Info:
         if facts is None and not is_model(file) and not (file / "config.json").exists():
             raise DataError(f"{file} is neither a model, a run nor a compressed file")
         if facts is None:
-            trained, *_ = load(file, "cpu")
+            trained, *_ = load_any(file, "cpu")
             facts = model_facts(trained)
             if self.json:
                 facts["config"] = trained.config.to_dict()
@@ -125,11 +125,14 @@ def _models_for(start: bytes, model: Path | None) -> "ModelsAtHand":
     return ModelsAtHand(boxed_codecs() if model is None else [ContentCodec(load(model, "cpu")[0])])
 
 
-def model_facts(trained: "TrainedModel") -> dict[str, Any]:
+def model_facts(trained: "AnyTrained") -> dict[str, Any]:
     """The facts of a model."""
+    from ardm.checkpoint import TrainedModel
+
     config, model = trained.config, trained.model
     facts = {
         "preset": config.preset,
+        "method": config.method.name,
         "parameters": sum(p.numel() for p in model.parameters()),
         "step": trained.step,
         "steps": config.train.steps,
@@ -137,15 +140,19 @@ def model_facts(trained: "TrainedModel") -> dict[str, Any]:
         "data": trained.data_title,
         "shape": list(model.shape),
         "variables": model.num_variables,
-        "classes": model.depth.num_classes,
-        "stages": model.num_stages,
-        "profile_observations": int(trained.profile.counts.sum()),
+        "classes": model.num_classes,
     }
+    if config.method.is_diffusion:
+        facts["diffusion_steps"] = config.method.num_steps
+    if isinstance(trained, TrainedModel):
+        facts |= {"stages": model.num_stages, "profile_observations": int(trained.profile.counts.sum())}
     if trained.alphabet is not None:
         facts["alphabet"] = trained.alphabet.characters
     if trained.sample_rate is not None:
         facts["sample_rate"] = trained.sample_rate
-    return facts | (exact_facts(trained) if trained.exact is not None else {})
+    if isinstance(trained, TrainedModel) and trained.exact is not None:
+        facts |= exact_facts(trained)
+    return facts
 
 
 def exact_facts(trained: "TrainedModel") -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """ardm sample and ardm infill."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,10 +12,12 @@ from ardm.commands.common import (
     OutputPath,
     ScheduleName,
     load,
+    load_any,
     make_orders_and_schedule,
     make_schedule,
     progress,
     require_positive,
+    with_diffusion_steps,
 )
 from ardm.errors import UsageError
 
@@ -23,8 +25,9 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from ardm.checkpoint import TrainedModel
+    from ardm.checkpoint import TrainedBaseline, TrainedModel
     from ardm.media.medium import GappedItem, Medium
+    from ardm.orders import Shape
     from ardm.schedule import Schedule
 
 
@@ -37,7 +40,8 @@ class SamplerFlags:
     n: Annotated[int, tyro.conf.arg(name="num", aliases=["-n"])] = 1
     """How many samples."""
     calls: int | None = None
-    """Network calls for a sample; by default one for each variable."""
+    """Network calls for a sample; by default one for each variable (of a D3PM: one for each step; only one with the
+    absorbing process may have others)."""
     schedule: ScheduleName = "planned"
     """How --calls are spread over the steps."""
     order: OrderName = "random"
@@ -75,7 +79,7 @@ class SamplerFlags:
         import torch
 
         from ardm.media import medium_of
-        from ardm.media.medium import Samples, steps_to_fill
+        from ardm.media.medium import steps_to_fill
         from ardm.parametrizations import LogisticMixtureParametrization
 
         model, medium = trained.model, medium_of(trained)
@@ -85,18 +89,37 @@ class SamplerFlags:
         steps = steps_to_fill(gaps, model.num_variables, model.num_stages)
         schedule = make_schedule(trained, self.calls, self.schedule, *steps)
         length = gaps.length if gaps else model.num_variables
-        shown = spread(schedule.num_calls, medium.num_states) if self.chain else [schedule.num_calls - 1]
+        self.show(
+            medium,
+            model.shape,
+            lambda count: self._states(trained, schedule, count, generator, gaps),
+            num_calls=schedule.num_calls,
+            length=length,
+        )
+
+    def show(
+        self,
+        medium: "Medium",
+        shape: "Shape",
+        states_of: "Callable[[int], Iterator[np.ndarray]]",
+        *,
+        num_calls: int,
+        length: int,
+    ) -> None:
+        """Draw batches, of which `states_of` gives the values after each call, and write them up to a length."""
+        from ardm.media.medium import Samples
+
+        shown = spread(num_calls, medium.num_states) if self.chain else [num_calls - 1]
         batches = [min(self.batch_size, self.n - done) for done in range(0, self.n, self.batch_size)]
         chains: list[list[np.ndarray]] = []
-        with progress("sampling", schedule.num_calls * len(batches)) as advance:
+        with progress("sampling", num_calls * len(batches)) as advance:
             for count in batches:
                 states: list[np.ndarray] = []
-                for call, state in enumerate(self._states(trained, schedule, count, generator, gaps)):
+                for call, state in enumerate(states_of(count)):
                     states += [state] if call in shown else []
                     advance(1)
                 chains += [[state[i, :length] for state in states] for i in range(count)]
-        calls = [call + 1 for call in shown]
-        samples = Samples(chains=chains, shape=model.shape, calls=calls, is_chain=self.chain)
+        samples = Samples(chains=chains, shape=shape, calls=[call + 1 for call in shown], is_chain=self.chain)
         medium.write(samples, self.output, as_json=self.json)
 
     def _states(
@@ -145,13 +168,38 @@ class Sample(SamplerFlags):
     def run(self) -> None:
         """Sample and show."""
         self.check()
-        trained, device, autocast = load(self.model, self.device)
+        trained, device, autocast = load_any(self.model, self.device)
+        from ardm.checkpoint import TrainedBaseline
         from ardm.media import medium_of
 
         medium = medium_of(trained)
         medium.check_output(self.output, self.num_shown(medium), as_json=self.json)
         with autocast():
-            self.draw(trained.for_shape(medium.shape(self.size)), device, None)
+            if isinstance(trained, TrainedBaseline):
+                self._draw_baseline(trained, device)
+            else:
+                self.draw(trained.for_shape(medium.shape(self.size)), device, None)
+
+    def _draw_baseline(self, trained: "TrainedBaseline", device: "torch.device") -> None:
+        """Draw samples of a baseline and show them."""
+        import torch
+
+        from ardm.baselines.methods import sample_chain
+        from ardm.media import medium_of
+
+        if self.order != "random" or self.size is not None or self.top_p < 1 or self.temperature != 1:
+            raise UsageError(
+                "a baseline samples as it was trained: leave out --order, --size, --temperature and --top-p"
+            )
+        model = trained.model if self.calls is None else with_diffusion_steps(trained.model, self.calls)
+        generator = torch.Generator(device).manual_seed(self.seed)
+        self.show(
+            medium_of(trained),
+            model.shape,
+            lambda count: (state.cpu().numpy() for state in sample_chain(model, count, generator)),
+            num_calls=model.num_calls,
+            length=model.num_variables,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from ardm.commands.common import NamedOrder, advancing, require_positive
 from ardm.errors import ArdmError, UsageError
 
 if TYPE_CHECKING:
+    from ardm.baselines.methods import MethodConfig
     from ardm.config import RunConfig
     from ardm.trainer import Trainer
 
@@ -29,9 +30,11 @@ PresetName = Literal[
     "images",
     "sc09-paper",
     "sc09",
+    "sc09-wavenet",
     "sc09-small",
     "audio",
 ]
+MethodName = Literal["ardm", "d3pm-absorbing", "d3pm-uniform", "d3pm-gaussian", "permuted", "causal"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +43,8 @@ class Train:
 
     preset: Annotated[tyro.conf.Positional[PresetName], tyro.conf.arg(metavar="PRESET")]
     """What to train: text8-paper, text8, text8-small (CPU), text or bytes (your own files); cifar10-paper, cifar10,
-    cifar10-small (CPU), images (your own); sc09-paper, sc09, sc09-small (CPU), audio (your own)."""
+    cifar10-small (CPU), images (your own); sc09-paper, sc09, sc09-wavenet (a smaller form of sc09-paper's network),
+    sc09-small (CPU), audio (your own)."""
     data: Path
     """The folder of text8, CIFAR-10 or Speech Commands, a file or folder of text, a folder of images or sound."""
     out: Path
@@ -100,6 +104,12 @@ class Train:
     default for sound) or a linear one (logistic, the paper's and the default of sc09-paper)."""
     min_log_scale: float | None = None
     """Least logarithm of a logistic's scale (sound); the authors have -7."""
+    method: MethodName | None = None
+    """What to train: an ARDM (the default) or, to compare it with, a D3PM (d3pm-absorbing, d3pm-uniform, and
+    d3pm-gaussian for images), a Transformer that is causal in random orders (permuted, as XLNet), or one from left to
+    right (causal; for sound a WaveNet, with the presets sc09-wavenet and sc09-paper)."""
+    diffusion_steps: int | None = None
+    """Steps of noise of a D3PM; 1000 by default."""
     eval_every: int | None = None
     """Steps between evaluations on held-out items."""
     checkpoint_every: int | None = None
@@ -150,6 +160,7 @@ class Train:
                 data=_changed(config.data, self.preset, self._data_flags(), DATA_FLAGS),
                 network=_changed(config.network, self.preset, self._network_flags(), NETWORK_FLAGS),
                 depth=replace(config.depth, **self._depth_flags(config.depth.parametrization)),
+                method=replace(config.method, **self._method_flags(config.method)),
                 train=replace(config.train, **self._train_flags()),
             )
         except ValueError as error:
@@ -194,6 +205,14 @@ class Train:
         if self.min_log_scale is not None and (chosen or parametrization) not in MIXTURES:
             raise ValueError("--min-log-scale is for mixtures of logistics (sound without --base)")
         return _given(base=self.base, parametrization=chosen, min_log_scale=self.min_log_scale)
+
+    def _method_flags(self, method: "MethodConfig") -> dict[str, Any]:
+        flags = _given(name=self.method, num_steps=self.diffusion_steps)
+        if self.diffusion_steps is not None and not replace(method, **flags).is_diffusion:
+            raise ValueError(
+                "--diffusion-steps is for D3PMs: give --method d3pm-absorbing, d3pm-uniform or d3pm-gaussian"
+            )
+        return flags
 
     def _train_flags(self) -> dict[str, Any]:
         for flag in ("order_fraction", "order_share"):
@@ -242,12 +261,14 @@ def run_with_progress(trainer: "Trainer", folder: Path, minutes: float | None) -
             if "bits" in metrics:
                 bar.update(task, description=f"{metrics['bits']:.3f} bits")
             else:
-                console.print(evaluation_line(metrics), highlight=False)
+                estimate = "exact" if trainer.config.method.name == "causal" else "bound"
+                console.print(evaluation_line(metrics, estimate), highlight=False)
 
         def on_profile(num_observations: int) -> Callable[[int], None]:
-            console.print(profile_line(num_observations), highlight=False)
-            bar.reset(task, description="loss profile", total=num_observations)
-            return advancing(bar, task, "loss profile", num_observations)
+            what = "loss profile" if trainer.config.method.is_ardm else "held-out bits"
+            console.print(profile_line(what, num_observations), highlight=False)
+            bar.reset(task, description=what, total=num_observations)
+            return advancing(bar, task, what, num_observations)
 
         run_training(
             trainer,
@@ -266,22 +287,23 @@ def describe(trainer: "Trainer") -> str:
     """What is going to be trained, for a reader."""
     config, size = trainer.config, sum(p.numel() for p in trainer.model.parameters())
     shape = " x ".join(map(str, config.data.shape))
-    model = f"{config.preset}, {size:,} parameters, {trainer.model.num_stages} stage(s)"
+    kind = f"{trainer.model.num_stages} stage(s)" if config.method.is_ardm else f"method {config.method.name}"
+    model = f"{config.preset}, {size:,} parameters, {kind}"
     return (
         f"{model}, items of {shape} from {trainer.corpus.title}; {config.train.steps} steps of "
         f"{config.train.batch_size} items on {trainer.runtime.device.type}"
     )
 
 
-def evaluation_line(metrics: dict[str, Any]) -> str:
+def evaluation_line(metrics: dict[str, Any], estimate: str) -> str:
     """An evaluation for a reader."""
     interval = f" ± {metrics['valid_half_width']:.4f}" if "valid_half_width" in metrics else ""
-    return f"step {metrics['step']}: {metrics['valid_bits']:.4f}{interval} bits per variable, held out (bound)"
+    return f"step {metrics['step']}: {metrics['valid_bits']:.4f}{interval} bits per variable, held out ({estimate})"
 
 
-def profile_line(num_observations: int) -> str:
+def profile_line(what: str, num_observations: int) -> str:
     """What happens after the last step, for a reader."""
-    return f"saved; measuring the loss profile in {num_observations} held-out draws (Ctrl-C stops, --resume goes on)"
+    return f"saved; measuring the {what} in {num_observations} held-out draws (Ctrl-C stops, --resume goes on)"
 
 
 @contextmanager

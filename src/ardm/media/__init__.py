@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from ardm.checkpoint import TrainedModel
+from ardm.checkpoint import AnyTrained
 from ardm.config import AudioData, DataConfig, TextData
 from ardm.data.audio import load_audio_folder
 from ardm.data.cifar10 import has_cifar10, load_cifar10
@@ -17,7 +17,7 @@ from ardm.media.medium import Medium
 from ardm.media.text import TextMedium
 
 
-def medium_of(trained: TrainedModel) -> Medium:
+def medium_of(trained: AnyTrained) -> Medium:
     """The medium of a model's items."""
     if isinstance(trained.config.data, TextData):
         return TextMedium(trained)

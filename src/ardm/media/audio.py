@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Int, Int16
 
-from ardm.checkpoint import TrainedModel
+from ardm.checkpoint import AnyTrained
 from ardm.config import MAX_VARIABLES, AudioData
 from ardm.data.audio import ZERO_CLASS, load_audio, read_audio
 from ardm.data.corpus import Corpus
@@ -37,7 +37,7 @@ class AudioMedium:
     num_states = 5
     orders: tuple[str, ...] = ()
 
-    def __init__(self, trained: TrainedModel) -> None:
+    def __init__(self, trained: AnyTrained) -> None:
         assert isinstance(trained.config.data, AudioData)
         assert trained.sample_rate is not None
         self.data, self.rate, self._own_shape = trained.config.data, trained.sample_rate, trained.model.shape

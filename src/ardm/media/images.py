@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
-from ardm.checkpoint import TrainedModel
+from ardm.checkpoint import AnyTrained
 from ardm.config import MAX_VARIABLES, ImageData
 from ardm.data.cifar10 import has_cifar10, load_cifar10
 from ardm.data.corpus import Corpus
@@ -34,7 +34,7 @@ class ImageMedium:
     num_states = 8
     orders: tuple[str, ...] = ("raster", "spaced", "halton")
 
-    def __init__(self, trained: TrainedModel) -> None:
+    def __init__(self, trained: AnyTrained) -> None:
         assert isinstance(trained.config.data, ImageData)
         self.data, self._own_shape = trained.config.data, trained.model.shape
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ardm.checkpoint import TrainedModel
+from ardm.checkpoint import AnyTrained
 from ardm.config import TextData
 from ardm.data.corpus import Corpus
 from ardm.data.text import load_own_text, load_text8
@@ -23,7 +23,7 @@ class TextMedium:
     num_states = 5
     orders: tuple[str, ...] = ("raster", "reverse", "spaced", "halton", "pseudorandom")
 
-    def __init__(self, trained: TrainedModel) -> None:
+    def __init__(self, trained: AnyTrained) -> None:
         assert isinstance(trained.config.data, TextData)
         assert trained.alphabet is not None
         self.data, self.alphabet = trained.config.data, trained.alphabet

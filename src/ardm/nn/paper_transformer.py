@@ -1,5 +1,6 @@
 """The paper's text Transformer (App. C): pre-LayerNorm, GELU, sinusoidal positions, untied output, no time input.
 
+With several stages, which the paper has none of for text, it is told stage and mask.
 Where the text is silent it follows the authors' code: no biases in attention, GELU in its tanh form, epsilon 1e-6.
 """
 
@@ -39,12 +40,12 @@ class PaperTransformer(nn.Module):
         self, config: PaperTransformerConfig, *, num_values: int, num_outputs: int, num_stages: int = 1
     ) -> None:
         super().__init__()
-        if num_stages != 1:
-            raise ValueError("the paper's text Transformer has one stage; use the `transformer` network")
         self.embedding = nn.Parameter(torch.randn(num_values, config.width))
         self.blocks = nn.ModuleList(PaperBlock(config) for _ in range(config.num_layers))
         self.norm = nn.LayerNorm(config.width, eps=NORM_EPSILON)
         self.head = nn.Linear(config.width, num_outputs)
+        states = 2 * num_stages if num_stages > 1 else 0
+        self.state_embedding = nn.Parameter(torch.randn(states, config.width)) if states else None
         initialise_like_the_paper(self)
 
     def forward(
@@ -57,6 +58,8 @@ class PaperTransformer(nn.Module):
         """Outputs for every variable."""
         x = embed(self.embedding, inputs)
         x = x + sinusoids(torch.arange(x.shape[1], device=x.device).float(), x.shape[2])
+        if self.state_embedding is not None:
+            x = x + embed(self.state_embedding, 2 * stage[:, None] + mask)
         for block in self.blocks:
             x = block(x)
         outputs: Tensor = self.head(self.norm(x))

@@ -12,7 +12,7 @@ from ardm.errors import CheckpointError
 if TYPE_CHECKING:
     import torch
 
-    from ardm.checkpoint import TrainedModel
+    from ardm.checkpoint import AnyTrained, TrainedModel
 
 FOLDER = Path(__file__).parent
 MODEL_SUFFIX, CARD_SUFFIX = ".model", ".md"
@@ -26,6 +26,13 @@ def load(source: str | Path, device: "torch.device | str" = "cpu") -> "TrainedMo
     from ardm.checkpoint import load_model
 
     return load_model(find_model(source), device)
+
+
+def load_any(source: str | Path, device: "torch.device | str" = "cpu") -> "AnyTrained":
+    """The same, which may be a baseline too."""
+    from ardm import checkpoint
+
+    return checkpoint.load_any(find_model(source), device)
 
 
 def box() -> dict[str, Path]:
