@@ -46,8 +46,13 @@ def made_by(run: Run) -> Iterator[str]:
             if belongs(row.of, run):
                 calls.setdefault(row.method, []).append(row.calls)
         if calls:
-            yield f"{table.name}: " + "; ".join(f"{method} {', '.join(some)}".strip() for method, some in calls.items())
+            yield f"{table.name}: {', '.join(labelled(method, some) for method, some in calls.items())}"
     yield from (figure.name for figure in FIGURES if belongs(figure.of, run))
+
+
+def labelled(method: str, calls: list[str]) -> str:
+    """A method with its numbers of calls, if it has any."""
+    return f"{method} ({', '.join(calls)})" if any(calls) else method
 
 
 def belongs(of: str | None, run: Run) -> bool:

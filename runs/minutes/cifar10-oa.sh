@@ -1,9 +1,9 @@
 #!/bin/sh
 # A run of `ardm report paper --scale minutes`: sh runs/minutes/cifar10-oa.sh DATA RUNS
 # It makes, by table and figure:
-#   cifar10: ARDM-OA 3072; Parallel ARDM-OA 50; D3PM Absorbing 1000
-#   cifar10-depth: OA-ARDM D
-#   cifar10-calls: ARDM-OA 3072; ARDM-OA, planned 500, 100, 50
+#   cifar10: ARDM-OA (3072), Parallel ARDM-OA (50), D3PM Absorbing (1000)
+#   cifar10-depth: OA-ARDM (D)
+#   cifar10-calls: ARDM-OA (3072), ARDM-OA, planned (500, 100, 50)
 #   cifar10-literature: ARDM-OA (discrete diffusion and ARM)
 #   loss-cifar10-oa
 #   chain-cifar10-oa

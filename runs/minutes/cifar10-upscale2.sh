@@ -1,7 +1,7 @@
 #!/bin/sh
 # A run of `ardm report paper --scale minutes`: sh runs/minutes/cifar10-upscale2.sh DATA RUNS
 # It makes, by table and figure:
-#   cifar10-depth: ARDM Upscale 2 8 x D
+#   cifar10-depth: ARDM Upscale 2 (8 x D)
 # Written by runs/make_scripts.py.
 set -eu
 data=$1

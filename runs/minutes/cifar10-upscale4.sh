@@ -1,9 +1,9 @@
 #!/bin/sh
 # A run of `ardm report paper --scale minutes`: sh runs/minutes/cifar10-upscale4.sh DATA RUNS
 # It makes, by table and figure:
-#   cifar10: ARDM-Upscale 4 4 x 3072; Parallel ARDM-Upscale 4 4 x 50
-#   cifar10-depth: ARDM Upscale 4 4 x D
-#   cifar10-calls: ARDM-Upscale 4 4 x 3072; ARDM-Upscale 4, planned 4 x 500, 4 x 100, 4 x 50
+#   cifar10: ARDM-Upscale 4 (4 x 3072), Parallel ARDM-Upscale 4 (4 x 50)
+#   cifar10-depth: ARDM Upscale 4 (4 x D)
+#   cifar10-calls: ARDM-Upscale 4 (4 x 3072), ARDM-Upscale 4, planned (4 x 500, 4 x 100, 4 x 50)
 #   cifar10-literature: ARDM-Upscale 4 (discrete diffusion and ARM)
 #   loss-cifar10-upscale4
 #   plan-cifar10-upscale4

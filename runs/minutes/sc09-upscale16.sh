@@ -1,7 +1,7 @@
 #!/bin/sh
 # A run of `ardm report paper --scale minutes`: sh runs/minutes/sc09-upscale16.sh DATA RUNS
 # It makes, by table and figure:
-#   sc09-depth: ARDM Upscale 16 4 x D
+#   sc09-depth: ARDM Upscale 16 (4 x D)
 # Written by runs/make_scripts.py.
 set -eu
 data=$1

@@ -1,8 +1,8 @@
 #!/bin/sh
 # A run of `ardm report paper --scale minutes`: sh runs/minutes/sc09-upscale4.sh DATA RUNS
 # It makes, by table and figure:
-#   sc09-depth: ARDM Upscale 4 8 x D
-#   sc09-calls: ARDM Upscale 4 8 x 16000; ARDM Upscale 4, planned 8 x 1000, 8 x 500, 8 x 100, 8 x 50
+#   sc09-depth: ARDM Upscale 4 (8 x D)
+#   sc09-calls: ARDM Upscale 4 (8 x 16000), ARDM Upscale 4, planned (8 x 1000, 8 x 500, 8 x 100, 8 x 50)
 #   loss-sc09-upscale4
 # Written by runs/make_scripts.py.
 set -eu

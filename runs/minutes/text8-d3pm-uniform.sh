@@ -1,7 +1,7 @@
 #!/bin/sh
 # A run of `ardm report paper --scale minutes`: sh runs/minutes/text8-d3pm-uniform.sh DATA RUNS
 # It makes, by table and figure:
-#   text8: D3PM-uniform 1000
+#   text8: D3PM-uniform (1000)
 # Written by runs/make_scripts.py.
 set -eu
 data=$1

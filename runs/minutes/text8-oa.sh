@@ -1,9 +1,9 @@
 #!/bin/sh
 # A run of `ardm report paper --scale minutes`: sh runs/minutes/text8-oa.sh DATA RUNS
 # It makes, by table and figure:
-#   text8: OA-ARDM 250; Parallelized OA-ARDM 20
-#   text8-limit: as an absorbing D3PM 20, 256, 1000, 4000, 16000; as an ARDM, planned schedule 20; as an ARDM 250
-#   text8-calls: OA-ARDM 250; OA-ARDM, planned 100, 50, 20, 10
+#   text8: OA-ARDM (250), Parallelized OA-ARDM (20)
+#   text8-limit: as an absorbing D3PM (20, 256, 1000, 4000, 16000), as an ARDM, planned schedule (20), as an ARDM (250)
+#   text8-calls: OA-ARDM (250), OA-ARDM, planned (100, 50, 20, 10)
 #   loss-text8-oa
 #   plan-text8-oa
 #   chain-text8-oa

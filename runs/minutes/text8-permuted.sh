@@ -1,7 +1,7 @@
 #!/bin/sh
 # A run of `ardm report paper --scale minutes`: sh runs/minutes/text8-permuted.sh DATA RUNS
 # It makes, by table and figure:
-#   text8: OA-Transformer 250
+#   text8: OA-Transformer (250)
 # Written by runs/make_scripts.py.
 set -eu
 data=$1

@@ -1,7 +1,7 @@
 #!/bin/sh
 # A run of `ardm report paper --scale paper`: sh runs/paper/cifar10-d3pm-gaussian.sh DATA RUNS
 # It makes, by table and figure:
-#   cifar10: D3PM Gaussian 1000
+#   cifar10: D3PM Gaussian (1000)
 #   cifar10-literature: D3PM Gaussian (discrete diffusion)
 # Written by runs/make_scripts.py.
 set -eu

@@ -1,7 +1,7 @@
 #!/bin/sh
 # A run of `ardm report paper --scale paper`: sh runs/paper/cifar10-upscale16.sh DATA RUNS
 # It makes, by table and figure:
-#   cifar10-depth: ARDM Upscale 16 2 x D
+#   cifar10-depth: ARDM Upscale 16 (2 x D)
 # Written by runs/make_scripts.py.
 set -eu
 data=$1

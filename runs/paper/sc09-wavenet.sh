@@ -1,7 +1,7 @@
 #!/bin/sh
 # A run of `ardm report paper --scale paper`: sh runs/paper/sc09-wavenet.sh DATA RUNS
 # It makes, by table and figure:
-#   sc09-depth: WaveNet, causal D
+#   sc09-depth: WaveNet, causal (D)
 # Written by runs/make_scripts.py.
 set -eu
 data=$1

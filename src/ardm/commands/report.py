@@ -124,12 +124,12 @@ class ReportPaper:
     def run(self) -> None:
         """Run what is missing if asked to, and write the report."""
         self._check()
-        from ardm.report.figures import new_figure
+        from ardm.report.figures import require_matplotlib
         from ardm.report.paper.evidence import Evidence
         from ardm.report.paper.missing import run_missing
         from ardm.report.paper.report import MARKDOWN, PAGE, make_report, write_report
 
-        new_figure(1, 1)  # or an error, before anything long, where figures cannot be drawn
+        require_matplotlib()
         evidence = Evidence(self.runs)
         if self.run_missing:
             assert self.data is not None

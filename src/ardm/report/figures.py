@@ -26,7 +26,7 @@ SMOOTH_STAIRS = 400
 def draw_plan(losses: Float[np.ndarray, "S D"], plan: Plan, path: Path) -> None:
     """The paper's Figure 3: the loss of each step, and with the steps of a call at one height; areas are bits."""
     check_image_path(path)
-    figure = new_figure(8, 3.5)
+    figure = new_figure(8.0, 3.5)
     num_stages, num_steps = losses.shape
     edges = stair_edges(num_stages, num_steps)
     left, right = figure.subplots(1, 2, sharey=True)
@@ -55,7 +55,7 @@ def draw_losses(losses: Float[np.ndarray, "S D"], path: Path) -> None:
 
     Losses that are NaN have not been observed; they are taken from their neighbours.
     """
-    figure = new_figure(5, 3.2)
+    figure = new_figure(5.0, 3.2)
     num_stages, num_steps = losses.shape
     edges = stair_edges(num_stages, num_steps, most=SMOOTH_STAIRS)
     heights = loss_heights(losses)
@@ -96,11 +96,18 @@ def draw_matrices(matrices: Sequence[Float[np.ndarray, "V V"]], path: Path) -> N
 
 def new_figure(width: float, height: float) -> "Figure":
     """An empty figure of so many inches."""
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def require_matplotlib() -> None:
+    """An error where figures cannot be drawn."""
     try:
-        from matplotlib.figure import Figure
+        import matplotlib.figure  # noqa: F401
     except ImportError:
         raise ArdmError("plots need matplotlib: pip install 'ardm[plots]'") from None
-    return Figure(figsize=(width, height), layout="constrained")
 
 
 def save_figure(figure: "Figure", path: Path) -> None:

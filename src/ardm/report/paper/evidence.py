@@ -14,6 +14,10 @@ from ardm.report.paper.entries import PROFILE, Measurement, Row, Run, Scale
 from ardm.report.paper.runs import find
 
 Content = TypeVar("Content")
+Profile = Float[np.ndarray, "S D"]
+"""The losses of all steps in bits, NaN where there is no observation."""
+Chains = UInt8[np.ndarray, "N states H W C"]
+"""N images as they come about."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,20 +52,13 @@ class Training:
     variables_per_second: float | None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class TextChain:
     """Samples as they come about, hidden characters as underscores."""
 
     calls: Sequence[int]
     """Made when each state was reached; empty where the file does not say."""
     chains: Sequence[Sequence[str]]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ImageChain:
-    """Samples as they come about, hidden sub-pixels grey."""
-
-    pixels: UInt8[np.ndarray, "N states H W C"]
 
 
 @dataclass(frozen=True)
@@ -96,17 +93,17 @@ class Evidence:
             return None
         return _guarded(log, lambda: _training(found, log.read_text(encoding="utf-8")))
 
-    def profile(self, run_name: str) -> Float[np.ndarray, "S D"] | None:
-        """The losses of all steps in bits, NaN where there is no observation."""
+    def profile(self, run_name: str) -> Profile | None:
+        """The losses of a run."""
         return _read(self.folder / run_name / f"{PROFILE}.json", _profile)
 
     def text_chain(self, of: str) -> TextChain | None:
         """Texts as they come about."""
         return _read(self._path(of), _text_chain)
 
-    def image_chain(self, of: str) -> ImageChain | None:
+    def image_chains(self, of: str) -> Chains | None:
         """Images as they come about."""
-        return _read(self._path(of), _image_chain)
+        return _read(self._path(of), _image_chains)
 
     def comment(self, name: str) -> str:
         """What TABLE.md says of a table."""
@@ -174,7 +171,7 @@ def _training(preset: str, log: str) -> Training:
     )
 
 
-def _profile(values: Any) -> Float[np.ndarray, "S D"]:
+def _profile(values: Any) -> Profile:
     losses = np.array(values, dtype=float)
     if losses.ndim != 2 or not (losses >= 0).any(axis=1).all() or np.isinf(losses).any() or (losses < 0).any():
         raise ValueError("expected stages of losses in bits, some observed in each")
@@ -186,11 +183,11 @@ def _text_chain(values: Any) -> TextChain:
     return TextChain(chains=chains, calls=_state_calls(values, len(chains[0])))
 
 
-def _image_chain(values: Any) -> ImageChain:
+def _image_chains(values: Any) -> Chains:
     pixels = np.array(values["chains"])
     if pixels.ndim != 5 or pixels.dtype.kind != "i" or pixels.min() < 0 or pixels.max() > 255:
         raise ValueError("expected chains of states of rows of pixels")
-    return ImageChain(pixels=pixels.astype(np.uint8))
+    return pixels.astype(np.uint8)
 
 
 def _state_calls(values: Any, num_states: int) -> list[int]:

@@ -1,18 +1,24 @@
 """The figures, and how each is drawn from what runs have left."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import numpy as np
+from jaxtyping import Float
 
 from ardm.depth import BaseDepthMap
 from ardm.media.pictures import grid, write_png
 from ardm.profiles import monotone
 from ardm.report.figures import draw_losses, draw_matrices, draw_plan
-from ardm.report.paper.evidence import Evidence
+from ardm.report.paper.evidence import Chains, Evidence, Profile, TextChain
 from ardm.report.paper.runs import find
 from ardm.schedule import plan
+
+Content = TypeVar("Content")
+Matrix = Float[np.ndarray, "V V"]
 
 ENLARGED = 4
 """Pixels of a picture for one of a chain's images."""
@@ -27,7 +33,7 @@ class Shown:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure(ABC):
+class Figure(ABC, Generic[Content]):
     """A figure of the paper, of our own runs."""
 
     name: str
@@ -36,8 +42,12 @@ class Figure(ABC):
     """RUN/MEASUREMENT that it is drawn from; None for what needs no run."""
 
     @abstractmethod
-    def show(self, evidence: Evidence, folder: Path) -> Shown | None:
-        """Draw it, a picture to the folder; None where it has not been measured."""
+    def read(self, evidence: Evidence) -> Content | None:
+        """What it is drawn from; None where that has not been measured."""
+
+    @abstractmethod
+    def show(self, content: Content, folder: Path) -> Shown:
+        """Draw it, a picture to the folder."""
 
     @property
     def source(self) -> str:
@@ -50,77 +60,81 @@ class Figure(ABC):
         return folder / f"{self.name}.png"
 
 
-class LossFigure(Figure):
+class LossFigure(Figure[Profile]):
     """The loss of each step."""
 
-    def show(self, evidence: Evidence, folder: Path) -> Shown | None:
-        """Draw the measured profile."""
-        losses = evidence.profile(find(self.source)[0].name)
-        if losses is None:
-            return None
-        draw_losses(losses, self.picture(folder))
+    def read(self, evidence: Evidence) -> Profile | None:
+        """The measured profile."""
+        return evidence.profile(find(self.source)[0].name)
+
+    def show(self, content: Profile, folder: Path) -> Shown:
+        """Stairs, a stage beside the other."""
+        draw_losses(content, self.picture(folder))
         return Shown(picture=self.picture(folder))
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanFigure(Figure):
+class PlanFigure(LossFigure):
     """The schedule that is planned from a profile."""
 
     num_calls: int
 
-    def show(self, evidence: Evidence, folder: Path) -> Shown | None:
-        """Make the profile monotone, plan and draw."""
-        losses = evidence.profile(find(self.source)[0].name)
-        if losses is None:
-            return None
-        smooth = monotone(losses, method="smooth")
-        draw_plan(smooth, plan(smooth, self.num_calls), self.picture(folder))
+    def show(self, content: Profile, folder: Path) -> Shown:
+        """The profile made monotone, and the plan from it."""
+        losses = monotone(content, method="smooth")
+        draw_plan(losses, plan(losses, self.num_calls), self.picture(folder))
         return Shown(picture=self.picture(folder))
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatrixFigure(Figure):
+class MatrixFigure(Figure[Sequence[Matrix]]):
     """The transition matrices of a depth map."""
 
     num_classes: int
     base: int
 
-    def show(self, evidence: Evidence, folder: Path) -> Shown:
-        """Draw one for each stage."""
+    def read(self, evidence: Evidence) -> Sequence[Matrix]:
+        """One for each stage, from no run."""
         depth = BaseDepthMap(self.num_classes, self.base)
-        draw_matrices([depth.transition_matrix(s).numpy() for s in range(depth.num_stages)], self.picture(folder))
+        return [depth.transition_matrix(stage).numpy() for stage in range(depth.num_stages)]
+
+    def show(self, content: Sequence[Matrix], folder: Path) -> Shown:
+        """One beside the other."""
+        draw_matrices(content, self.picture(folder))
         return Shown(picture=self.picture(folder))
 
 
-class TextChainFigure(Figure):
+class TextChainFigure(Figure[TextChain]):
     """Texts as they come about."""
 
-    def show(self, evidence: Evidence, folder: Path) -> Shown | None:
+    def read(self, evidence: Evidence) -> TextChain | None:
+        """The sampled texts."""
+        return evidence.text_chain(self.source)
+
+    def show(self, content: TextChain, folder: Path) -> Shown:
         """The states of each sample, one below the other."""
-        found = evidence.text_chain(self.source)
-        if found is None:
-            return None
-        heads = [f"call {call:>4}  " for call in found.calls] or [""] * len(found.chains[0])
-        blocks = ["\n".join(map(str.__add__, heads, chain)) for chain in found.chains]
+        heads = [f"call {call:>4}  " for call in content.calls] or [""] * len(content.chains[0])
+        blocks = ["\n".join(map(str.__add__, heads, chain)) for chain in content.chains]
         return Shown(text="\n\n".join(blocks))
 
 
-class ImageChainFigure(Figure):
+class ImageChainFigure(Figure[Chains]):
     """Images as they come about."""
 
-    def show(self, evidence: Evidence, folder: Path) -> Shown | None:
-        """A row for each sample."""
-        found = evidence.image_chain(self.source)
-        if found is None:
-            return None
-        states = found.pixels.reshape(-1, *found.pixels.shape[2:])
+    def read(self, evidence: Evidence) -> Chains | None:
+        """The sampled images."""
+        return evidence.image_chains(self.source)
+
+    def show(self, content: Chains, folder: Path) -> Shown:
+        """A row for each sample, enlarged."""
+        states = content.reshape(-1, *content.shape[2:])
         enlarged = np.repeat(np.repeat(states, ENLARGED, axis=1), ENLARGED, axis=2)
-        write_png(self.picture(folder), grid(enlarged, columns=found.pixels.shape[1]))
+        write_png(self.picture(folder), grid(enlarged, columns=content.shape[1]))
         return Shown(picture=self.picture(folder))
 
 
 HEIGHTS = "Loss components over the steps; heights are such that their mean is the bits of a variable"
-FIGURES: tuple[Figure, ...] = (
+FIGURES: tuple[Figure[Any], ...] = (
     LossFigure(name="loss-text8-oa", caption=f"{HEIGHTS}: OA-ARDM of text8", of="text8-oa/bits"),
     LossFigure(name="loss-cifar10-oa", caption=f"{HEIGHTS}: OA-ARDM of CIFAR-10", of="cifar10-oa/bits"),
     LossFigure(

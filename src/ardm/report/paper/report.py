@@ -22,7 +22,7 @@ MARKDOWN, PAGE = "report.md", "report.html"
 class DrawnFigure:
     """A figure, or the command that makes what it is drawn from."""
 
-    figure: Figure
+    figure: Figure[Any]
     shown: Shown | None
     command: str
 
@@ -69,18 +69,21 @@ SCALE_WORDS: dict[Scale, str] = {
 
 
 def make_report(evidence: Evidence, scale: Scale, folder: Path) -> Report:
-    """Fill the tables, and draw the figures in a folder."""
+    """Fill the tables and draw the figures in a folder, once all evidence has been read."""
+    tables = [fill(table, evidence, scale) for table in TABLES]
+    contents = [(figure, figure.read(evidence)) for figure in FIGURES]
     return Report(
         scale=scale,
-        tables=[fill(table, evidence, scale) for table in TABLES],
-        figures=[_draw(figure, evidence, scale, folder) for figure in FIGURES],
+        tables=tables,
+        figures=[_draw(*one, scale, folder) for one in contents],
         unfinished=[run.name for run in RUNS.values() if not all(evidence.has(run, one) for one in run.measurements)],
     )
 
 
-def _draw(figure: Figure, evidence: Evidence, scale: Scale, folder: Path) -> DrawnFigure:
+def _draw(figure: Figure[Any], content: Any, scale: Scale, folder: Path) -> DrawnFigure:
     command = "" if figure.of is None else command_line(*find(figure.of), scale)
-    return DrawnFigure(figure=figure, shown=figure.show(evidence, folder), command=command)
+    shown = None if content is None else figure.show(content, folder)
+    return DrawnFigure(figure=figure, shown=shown, command=command)
 
 
 def write_report(report: Report, folder: Path) -> None:

@@ -137,7 +137,7 @@ SOUND_RUNS = (
         name="sc09-oa",
         start=SC09,
         flags="--parametrization companded",
-        measurements=(bits(CLIPS, passes=8, has_profile=True),),
+        measurements=(bits(CLIPS, passes=8),),
     ),
     Run(
         name="sc09-oa-linear",
