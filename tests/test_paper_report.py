@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -15,12 +16,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ardm.bench.codecs import CodecTiming
 from ardm.cli import main, parse
+from ardm.commands.bench import Bench
 from ardm.errors import ArdmError, DataError
 from ardm.report.figures import loss_heights
 from ardm.report.paper.commands import SHOWN, command_line
 from ardm.report.paper.entries import SCALES
-from ardm.report.paper.evidence import Evidence
+from ardm.report.paper.evidence import Evidence, Failed, Measured
 from ardm.report.paper.figures import FIGURES, MatrixFigure
 from ardm.report.paper.missing import run_ardm, run_missing
 from ardm.report.paper.runs import RUNS, find
@@ -230,7 +233,7 @@ def test_every_row_and_figure_has_a_source_or_a_reason():
     assert all((row.of is None) == bool(row.absent) for row in rows)
     used = {*(row.of for row in rows), *(figure.of for figure in FIGURES)} - {None}
     made = {f"{run.name}/{one.name}" for run in RUNS.values() for one in run.measurements}
-    assert used == {*made}
+    assert used == made
     for figure in FIGURES:
         assert not figure.name.startswith(("loss", "plan")) or find(figure.source)[1].has_profile
 
@@ -501,7 +504,7 @@ def test_ardm_is_run_as_a_program(capfd):
 
 
 def test_what_ardm_writes_can_be_read(tmp_path, capsys):
-    """Chains, profiles and codecs as the commands write them."""
+    """Chains, profiles and numbers as the commands write them."""
     from test_readme import write_images, write_texts
 
     folders = {"text": tmp_path / "text8-oa", "images": tmp_path / "cifar10-oa"}
@@ -542,6 +545,24 @@ def test_what_ardm_writes_can_be_read(tmp_path, capsys):
     assert measured.bits == json.loads(bits)["bits_per_dim"]
     with pytest.raises(DataError, match="preset text, and this report is of text8"):
         evidence.training(RUNS["text8-oa"], "minutes")
+
+
+def test_what_the_benchmark_writes_can_be_read(tmp_path, monkeypatch, capsys):
+    row = CodecTiming(name="FLIF (-E100)", media="images", num_items=2, num_variables=6, item_bytes=6)
+    rows = [
+        replace(row, name="ardm, 100 calls", bits_per_variable=3.5, half_width=0.25),
+        replace(row, failure="not installed: a package"),
+    ]
+    monkeypatch.setattr(Bench, "_codec_benchmark", lambda self: ("images", iter(rows)))
+    path = tmp_path / "box-images" / "codec.json"
+    assert output(capsys, ["bench", "codec", "--model", "images", "-o", str(path)]) == ""
+    (table,) = (table for table in TABLES if table.name == "cifar10-compression")
+    evidence, by_codec = Evidence(tmp_path), {row.codec: row for row in table.rows}
+    ours = evidence.measured(by_codec["ardm, 100 calls"])
+    assert isinstance(ours, Measured)
+    assert (ours.bits, ours.half_width, ours.data) == (3.5, 0.25, "2 items")
+    assert evidence.measured(by_codec["FLIF"]) == Failed(reason="not installed: a package")
+    assert evidence.measured(by_codec["PNG"]) == Failed(reason="not in the benchmark")
 
 
 def make_scripts() -> ModuleType:

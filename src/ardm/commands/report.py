@@ -140,7 +140,7 @@ class ReportPaper:
             print(to_json(report.plain() | {"report": str(self.output / PAGE)}).decode())
             return
         if report.unfinished:
-            print(f"{report.num_missing} numbers are missing; the report says which commands make them")
+            print(f"not run yet: {report.num_missing} numbers; the report has the commands that make them")
         print(f"{self.output / PAGE}, {self.output / MARKDOWN}")
 
     def _check(self) -> None:

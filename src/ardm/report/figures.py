@@ -84,11 +84,13 @@ def draw_matrices(matrices: Sequence[Float[np.ndarray, "V V"]], path: Path) -> N
 
     figure = new_figure(2.6 * len(matrices), 2.9)
     panels = figure.subplots(1, len(matrices), squeeze=False)[0]
+    panels[0].set_ylabel("parent")
     for stage, (axes, matrix) in enumerate(zip(panels, matrices, strict=True), start=1):
         axes.pcolormesh(matrix, cmap=ListedColormap(["white", BLUE]), edgecolors="lightgrey", linewidth=0.5)
         axes.set_title(f"$P^{{({stage})}}$")
         axes.set_aspect("equal")
         axes.invert_yaxis()
+        axes.set_xlabel("child")
         axes.set_xticks(np.arange(len(matrix)) + 0.5, map(str, range(len(matrix))), fontsize=6)
         axes.set_yticks(np.arange(len(matrix)) + 0.5, map(str, range(len(matrix))), fontsize=6)
     save_figure(figure, path)

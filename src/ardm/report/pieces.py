@@ -65,7 +65,7 @@ def _caption(text: str) -> str:
 
 
 def gallery(figures: Iterable[str], name: str = "wide") -> str:
-    """Figures side by side, as many as fit: `wide` ones or `small` ones."""
+    """Figures side by side, as many as fit: `half` the page wide, `wide` or `small` ones."""
     return f'<div class="gallery {name}">{"".join(figures)}</div>'
 
 

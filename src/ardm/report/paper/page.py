@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
+from ardm.report.paper.evidence import Measured
 from ardm.report.paper.filled import COLUMNS, DETAIL_COLUMNS, NOT_RUN, FilledRow, FilledTable
 from ardm.report.paper.report import DrawnFigure, Report
 from ardm.report.pieces import document, figure, gallery, paragraph, png_image, sample_of, section, titled
@@ -20,14 +21,14 @@ def page(report: Report) -> str:
         paragraph(report.lead),
         _missing(report),
         *map(_table, report.tables),
-        section("Figures", gallery(map(_picture, pictures)), *map(_text, texts)),
+        section("Figures", gallery(map(_picture, pictures), "half"), *map(_text, texts)),
     )
 
 
 def _missing(report: Report) -> str:
     if not report.scripts:
         return ""
-    lines = "".join(f"<li><code>{escape(line)}</code></li>" for line in report.scripts)
+    lines = "".join(f"<li>{_command(line)}</li>" for line in report.scripts)
     return f"<details><summary>Not everything has been run. What is missing:</summary><ul>{lines}</ul></details>"
 
 
@@ -43,10 +44,22 @@ def _table(filled: FilledTable) -> str:
 
 
 def _row(row: FilledRow) -> str:
-    numbers = "".join(f'<td class="number">{escape(cell)}</td>' for cell in (row.row.calls, row.ours, row.row.paper))
-    command = f"<code>{escape(row.command)}</code>" if row.command else ""
-    remark = f"{escape(row.remark)} " if row.remark else ""
-    return f"<td>{escape(row.row.method)}</td>{numbers}<td>{remark}{command}</td>"
+    ours = "number measured" if isinstance(row.result, Measured) else "number"
+    made = " ".join(filter(None, [escape(row.remark), _command(row.command)]))
+    return (
+        f"<td>{escape(row.row.method)}</td>{_cell(row.row.calls)}{_cell(row.ours, ours)}{_cell(row.row.paper)}"
+        f"<td>{made}</td>"
+    )
+
+
+def _cell(text: str, name: str = "number") -> str:
+    return f'<td class="{name}">{escape(text)}</td>'
+
+
+def _command(line: str) -> str:
+    """A command whose lines break between words alone."""
+    words = " ".join(f"<span>{escape(word)}</span>" for word in line.split())
+    return f"<code>{words}</code>" if words else ""
 
 
 def _details(filled: FilledTable) -> str:
@@ -68,7 +81,7 @@ def _lines(name: str, columns: Sequence[str], rows: Sequence[str]) -> str:
 def _picture(drawn: DrawnFigure) -> str:
     caption = drawn.figure.caption
     if drawn.shown is None or drawn.shown.picture is None:
-        return figure(f"<code>{escape(drawn.command)}</code>", f"{caption}: {NOT_RUN}")
+        return figure(_command(drawn.command), f"{caption}: {NOT_RUN}")
     return figure(png_image(drawn.shown.picture.read_bytes(), caption), caption)
 
 
