@@ -115,7 +115,7 @@ CIFAR10_COMPRESSION = Table(
     unit="bits/dim",
     caption=(
         "CIFAR-10, a file for each image (the paper's Table 3; in brackets with all images in one file, where that "
-        "differs). Ours is the model `images` of the box: whole files with header and check, restored and compared."
+        "differs). Ours is the model images of the box: whole files with header and check, restored and compared."
     ),
     rows=(
         Row(method="VDM", calls="1000", paper="≥ 8 (2.72)", absent=ELSEWHERE),
