@@ -29,10 +29,10 @@ from ardm.demo.coding import Row, total_rows
 from ardm.demo.curves import HEIGHT, WIDTH, plan_drawing
 from ardm.demo.drawing import fill_images, fill_texts, middle, missing_words, passage
 from ardm.demo.exhibits import find_examples, find_exhibition
-from ardm.demo.pieces import figure, heat_map, marked, section, shaded
 from ardm.demo.tables import seconds_text
 from ardm.errors import UsageError
 from ardm.orders import random_stage_orders
+from ardm.report.pieces import figure, heat_map, marked, section, shaded
 from ardm.sample import sample_items
 from ardm.schedule import full_schedule, plan
 from invoke import fails

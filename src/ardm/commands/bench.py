@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from ardm.commands.common import require_positive
+from ardm.commands.common import OutputPath, require_positive
 from ardm.commands.train import PresetName
 from ardm.errors import UsageError
-from ardm.output import to_json
+from ardm.files import check_writable
+from ardm.output import to_json, write_output
 
 if TYPE_CHECKING:
     from ardm.bench.codecs import CodecTiming
@@ -68,9 +69,17 @@ class Bench:
     """Run networks as they are instead of compiling them first (CUDA only)."""
     json: bool = False
     """Print JSON."""
+    output: OutputPath = None
+    """Write JSON to this file instead."""
+
+    @property
+    def as_json(self) -> bool:
+        """Whether nothing but JSON is wanted."""
+        return self.json or self.output is not None
 
     def run(self) -> None:
         """Time and print."""
+        check_writable(self.output)
         if self.files and self.what != "codec":
             raise UsageError(f"files are for ardm bench codec; ardm bench {self.what} takes none")
         {"plan": self._run_plan, "train": self._run_train, "call": self._run_call, "codec": self._run_codec}[
@@ -81,8 +90,8 @@ class Bench:
         from ardm.bench.plan import run_plan_benchmark
 
         rows = run_plan_benchmark(full=self.full)
-        if self.json:
-            print(to_json([asdict(row) for row in rows]).decode())
+        if self.as_json:
+            write_output(self.output, to_json([asdict(row) for row in rows]))
             return
         print(f"{'':40} {'stages':>6} {'steps':>6} {'budgets':>8} {'seconds':>9} {'tables':>9}")
         for row in rows:
@@ -94,17 +103,17 @@ class Bench:
     def _run_train(self) -> None:
         from ardm.bench.training import time_training
 
-        if not self.json:
+        if not self.as_json:
             print(
                 f"{'':14} {'parameters':>11} {'batch':>5} {'step':>9} {'items/s':>9} {'TFLOP/s':>8} {'share':>6} memory"
             )
         rows = []
         for config, runtime in self._configurations():
             rows.append(row := time_training(config, runtime, seconds=self.seconds))
-            if not self.json:
+            if not self.as_json:
                 print_training(row)
-        if self.json:
-            print(to_json([asdict(row) for row in rows]).decode())
+        if self.as_json:
+            write_output(self.output, to_json([asdict(row) for row in rows]))
 
     def _run_call(self) -> None:
         if self.model is not None:
@@ -112,16 +121,16 @@ class Bench:
             return
         from ardm.bench.training import time_call
 
-        if not self.json:
+        if not self.as_json:
             print(f"{'':14} {'parameters':>11} {'batch':>5} {'call':>11} {'GFLOP':>8}")
         rows = []
         for config, runtime in self._configurations():
             rows.append(row := time_call(config, runtime, batch_size=self.batch_size or 1, seconds=self.seconds))
-            if not self.json:
+            if not self.as_json:
                 call, work = f"{1000 * row.call_seconds:.1f} ms", row.gigaflops_an_item
                 print(f"{row.preset:14} {row.num_parameters:>11,} {row.batch_size:>5} {call:>11} {work:>8.2f}")
-        if self.json:
-            print(to_json([asdict(row) for row in rows]).decode())
+        if self.as_json:
+            write_output(self.output, to_json([asdict(row) for row in rows]))
 
     def _run_exact_call(self, path: Path) -> None:
         if self.presets:
@@ -134,8 +143,8 @@ class Bench:
         if trained.exact is None:
             raise UsageError(f"{path} is no exact model; ardm export makes one of it")
         row = time_exact_call(trained, trained.exact, batch_size=self.batch_size or 1, seconds=self.seconds)
-        if self.json:
-            print(to_json(asdict(row)).decode())
+        if self.as_json:
+            write_output(self.output, to_json(asdict(row)))
             return
         print(f"{'parameters':>11} {'batch':>5} {'integers':>11} {'float32':>11}")
         times = [f"{1000 * seconds:.1f} ms" for seconds in (row.exact_seconds, row.float_seconds)]
@@ -146,14 +155,14 @@ class Bench:
         from ardm.bench.codec_table import codec_header, codec_line
 
         rows = []
-        if not self.json:
+        if not self.as_json:
             print(codec_header(media))
         for row in benchmark:
             rows.append(row)
-            if not self.json:
+            if not self.as_json:
                 print(codec_line(row), flush=True)
-        if self.json:
-            print(to_json([asdict(row) for row in rows]).decode())
+        if self.as_json:
+            write_output(self.output, to_json([asdict(row) for row in rows]))
         else:
             print_networks(rows)
 

@@ -1,5 +1,6 @@
 """ardm report."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,16 +18,14 @@ from ardm.commands.common import (
     require_positive,
 )
 from ardm.errors import UsageError
-from ardm.files import check_writable
+from ardm.files import check_writable, check_writable_folder
 from ardm.output import to_json, write_output
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
-    """Tables as Markdown."""
+class ReportCalls:
+    """Bits of a model by order, and by number of calls for planned, cosine and uniform schedules, as Markdown."""
 
-    what: Annotated[tyro.conf.Positional[Literal["calls"]], tyro.conf.arg(metavar="WHAT")]
-    """calls: bits by order, and by number of calls for planned, cosine and uniform schedules."""
     model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
     """A run's folder or a model file."""
     data: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DATA")]
@@ -99,3 +98,68 @@ class Report:
             return
         heading = f"{title}; {trained.config.preset} at step {trained.step}, seed {self.seed}\n\n"
         write_output(self.output, (heading + markdown(singles, rows, medium.unit)).encode())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportPaper:
+    """The paper's tables and figures: our numbers, the paper's, and the commands that make ours.
+
+    FOLDER/report.html needs nothing beside it; FOLDER/report.md has its pictures beside it. Only the small files are
+    read that runs and measurements leave in their folders, never weights.
+    """
+
+    runs: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUNS")]
+    """A folder with a folder for each run, by its name; TABLE.md in it is put under a table."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FOLDER")]
+    """Where the report goes."""
+    scale: Literal["minutes", "paper"] = "minutes"
+    """Whether runs take minutes, or are the paper's own."""
+    run_missing: bool = False
+    """First train and measure what is missing, which takes hours at the scale of minutes and weeks at the paper's."""
+    data: Annotated[Path | None, tyro.conf.arg(metavar="DATA")] = None
+    """The folder of text8, CIFAR-10 and Speech Commands, for --run-missing."""
+    json: bool = False
+    """Print the tables as JSON too."""
+
+    def run(self) -> None:
+        """Run what is missing if asked to, and write the report."""
+        self._check()
+        from ardm.report.figures import require_matplotlib
+        from ardm.report.paper.evidence import Evidence
+        from ardm.report.paper.missing import run_missing
+        from ardm.report.paper.report import MARKDOWN, PAGE, make_report, write_report
+
+        require_matplotlib()
+        evidence = Evidence(self.runs)
+        if self.run_missing:
+            assert self.data is not None
+            run_missing(evidence, self.scale, self.data, lambda line: print(line, file=sys.stderr, flush=True))
+        report = make_report(evidence, self.scale, self.output)
+        write_report(report, self.output)
+        if self.json:
+            print(to_json(report.plain() | {"report": str(self.output / PAGE)}).decode())
+            return
+        if report.unfinished:
+            print(f"not run yet: {report.num_missing} numbers; the report has the commands that make them")
+        print(f"{self.output / PAGE}, {self.output / MARKDOWN}")
+
+    def _check(self) -> None:
+        check_writable_folder(self.output)
+        if self.run_missing and self.data is None:
+            raise UsageError("--run-missing trains and scores: give the folder of the data sets with --data")
+        if not self.runs.is_dir() and not self.run_missing:
+            raise UsageError(f"there is no folder of runs {self.runs}; --run-missing makes one")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Tables and figures: of one model, or the paper's."""
+
+    what: (
+        Annotated[ReportCalls, tyro.conf.subcommand("calls", prefix_name=False)]
+        | Annotated[ReportPaper, tyro.conf.subcommand("paper", prefix_name=False)]
+    )
+
+    def run(self) -> None:
+        """Make the one that is asked for."""
+        self.what.run()

@@ -3,37 +3,29 @@
 import platform
 import time
 from html import escape
-from importlib.resources import files
 
 import torch
 
 import ardm
 from ardm.demo.curves import plan_drawing
-from ardm.demo.pieces import figure, paragraph, section
 from ardm.demo.sections import bits_section, gaps_section, samples_section, sounds_section
 from ardm.demo.show import Part, Show
 from ardm.demo.tables import COLUMNS, Block, blocks_of, notes_of
+from ardm.report.pieces import document, figure, paragraph, section
 
 
 def report_page(show: Show) -> str:
     """The whole page."""
-    style = files("ardm.demo").joinpath("style.css").read_text(encoding="utf-8")
-    body = "".join(
-        [
-            _head(show),
-            _sizes(show),
-            bits_section(show),
-            gaps_section(show),
-            samples_section(show),
-            sounds_section(show),
-            _plans(show),
-            _foot(show),
-        ]
-    )
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><title>ardm: a demonstration</title>'
-        f"<style>{style}</style></head><body><main>{body}</main></body></html>\n"
+    return document(
+        "ardm: a demonstration",
+        _head(show),
+        _sizes(show),
+        bits_section(show),
+        gaps_section(show),
+        samples_section(show),
+        sounds_section(show),
+        _plans(show),
+        _foot(show),
     )
 
 

@@ -10,7 +10,9 @@ from ardm.container.fields import SoundFields
 from ardm.data.audio import ZERO_CLASS
 from ardm.demo.coding import PlaceBits
 from ardm.demo.drawing import GAP_TEMPERATURE, Drawn, Filled, States
-from ardm.demo.pieces import (
+from ardm.demo.show import Part, Show
+from ardm.media.images import HIDDEN_GREY
+from ardm.report.pieces import (
     chain,
     figure,
     gallery,
@@ -25,8 +27,6 @@ from ardm.demo.pieces import (
     shaded,
     titled,
 )
-from ardm.demo.show import Part, Show
-from ardm.media.images import HIDDEN_GREY
 from ardm.serve.looks import readable
 
 SHARE_SHOWN = 0.995

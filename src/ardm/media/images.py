@@ -77,7 +77,9 @@ class ImageMedium:
         """One image, a grid of them, or a grid with a row for each chain."""
         chains = np.stack([self._pixels(chain, samples) for chain in samples.chains])  # (N, states, H, W, C)
         if as_json:
-            shown = {"chains": chains.tolist()} if samples.is_chain else {"samples": chains[:, -1].tolist()}
+            shown = {"samples": chains[:, -1].tolist()}
+            if samples.is_chain:
+                shown = {"state_calls": list(samples.calls), "chains": chains.tolist()}
             write_output(path, to_json({"calls": samples.calls[-1]} | shown, indent=None))
             return
         assert path is not None

@@ -1,5 +1,6 @@
 """Pictures as arrays: grids of images, PNG files."""
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,16 @@ def grid(images: UInt8[np.ndarray, "N H W C"], columns: int) -> Picture:
 
 def write_png(path: Path, picture: Picture) -> None:
     """Write a grey or colour image."""
-    squeezed = picture[:, :, 0] if picture.shape[2] == 1 else picture
     with written_whole(path) as temporary:
-        Image.fromarray(squeezed).save(temporary, format="PNG")
+        _image(picture).save(temporary, format="PNG")
+
+
+def quick_png(picture: Picture) -> bytes:
+    """A grey or colour image as a PNG file that is made fast rather than small."""
+    file = io.BytesIO()
+    _image(picture).save(file, format="PNG", compress_level=1)
+    return file.getvalue()
+
+
+def _image(picture: Picture) -> Image.Image:
+    return Image.fromarray(picture[:, :, 0] if picture.shape[2] == 1 else picture)

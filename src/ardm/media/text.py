@@ -60,7 +60,8 @@ class TextMedium:
     def _write_chains(self, samples: Samples, path: Path | None, *, as_json: bool) -> None:
         chains = [[self.alphabet.show(state) for state in chain] for chain in samples.chains]
         if as_json:
-            write_output(path, to_json({"calls": samples.calls[-1], "chains": chains}))
+            calls = {"calls": samples.calls[-1], "state_calls": list(samples.calls)}
+            write_output(path, to_json(calls | {"chains": chains}))
             return
         blocks = [
             "\n".join(f"call {calls:>4}  {text}" for calls, text in zip(samples.calls, chain, strict=True))

@@ -1,16 +1,14 @@
 """What every medium offers the page."""
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
-from PIL import Image
 
 from ardm.media.medium import GappedItem
-from ardm.media.pictures import Picture
+from ardm.media.pictures import Picture, quick_png
 from ardm.orders import Shape
 from ardm.serve.inputs import Asked, encoded
 
@@ -48,9 +46,7 @@ class PageMedium(Protocol):
 
 def png(picture: Picture) -> str:
     """A PNG file of a grey or colour picture, in base64."""
-    file = io.BytesIO()
-    Image.fromarray(picture[:, :, 0] if picture.shape[2] == 1 else picture).save(file, format="PNG", compress_level=1)
-    return encoded(file.getvalue())
+    return encoded(quick_png(picture))
 
 
 def rounded(values: Sequence[float] | np.ndarray) -> list[float]:

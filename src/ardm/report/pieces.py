@@ -1,31 +1,51 @@
-"""Pieces of the report: HTML of texts, pictures and sounds, each with its data in it."""
+"""Pieces of pages that need nothing beside them: HTML of texts, pictures and sounds, each with its data in it."""
 
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib.resources import files
 
 import numpy as np
 from jaxtyping import Bool, Float, Int16
 
 from ardm.data.sound_files import wav_file
-from ardm.media.pictures import Picture
+from ardm.media.pictures import Picture, quick_png
 from ardm.media.spectrograms import COLOURS, coloured, spectrogram
-from ardm.serve.inputs import encoded
-from ardm.serve.medium import png
 
 SHADES = 9
 """Steps from no bits to most, in which texts are shaded."""
 
 
+def document(title: str, *parts: str) -> str:
+    """A whole page."""
+    style = files("ardm.report").joinpath("style.css").read_text(encoding="utf-8")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(title)}</title>'
+        f"<style>{style}</style></head><body><main>{''.join(parts)}</main></body></html>\n"
+    )
+
+
 def image(picture: Picture, alt: str, name: str = "pixels") -> str:
     """A picture; the class `pixels` keeps them sharp."""
-    return f'<img class="{name}" src="data:image/png;base64,{png(picture)}" alt="{escape(alt)}">'
+    return png_image(quick_png(picture), alt, name)
+
+
+def png_image(file: bytes, alt: str, name: str = "") -> str:
+    """The picture of a PNG file."""
+    return f'<img{_class(name)} src="{data_url("image/png", file)}" alt="{escape(alt)}">'
+
+
+def data_url(kind: str, file: bytes) -> str:
+    """A file inside the page."""
+    return f"data:{kind};base64,{b64encode(file).decode()}"
 
 
 def player(samples: Int16[np.ndarray, "T"], rate: int, title: str) -> str:
     """A sound to look at and to listen to."""
-    file = encoded(wav_file(samples[:, None], rate))
+    file = wav_file(samples[:, None], rate)
     picture = image(spectrogram(samples), f"Spectrogram of {title}", "spectrogram")
-    audio = f'<audio controls preload="metadata" src="data:audio/wav;base64,{file}"></audio>'
+    audio = f'<audio controls preload="metadata" src="{data_url("audio/wav", file)}"></audio>'
     range_ = f"{len(samples) / rate:.3g} s, 0 to {rate / 2000:g} kHz"
     return figure(picture + audio, f"{title}: {range_}")
 
@@ -45,7 +65,7 @@ def _caption(text: str) -> str:
 
 
 def gallery(figures: Iterable[str], name: str = "wide") -> str:
-    """Figures side by side, as many as fit: `wide` ones or `small` ones."""
+    """Figures side by side, as many as fit: `half` the page wide, `wide` or `small` ones."""
     return f'<div class="gallery {name}">{"".join(figures)}</div>'
 
 

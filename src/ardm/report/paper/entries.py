@@ -1,0 +1,100 @@
+"""What the comparisons are made of: runs with their measurements, and rows of tables that show them.
+
+A command is a template without the word `ardm`: {run} stands for the run's folder, {data} for that of the data sets.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Scale = Literal["minutes", "paper"]
+SCALES: tuple[Scale, ...] = get_args(Scale)
+PROFILE = "profile"
+"""The name of the loss profile that a measurement may write beside its number."""
+
+
+@dataclass(frozen=True)
+class ByScale:
+    """Words of a command, which may differ with the scale."""
+
+    minutes: str
+    paper: str
+
+    def at(self, scale: Scale) -> str:
+        """Those of a scale."""
+        return self.minutes if scale == "minutes" else self.paper
+
+
+def same(words: str) -> ByScale:
+    """The same words at every scale."""
+    return ByScale(words, words)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """Something measured of a run: the command writes it to NAME.json in the run's folder."""
+
+    name: str
+    command: str
+    flags: ByScale
+    has_profile: bool = False
+    """Whether it writes profile.json too."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What it writes in the run's folder."""
+        return tuple(f"{name}.json" for name in (self.name, *([PROFILE] if self.has_profile else [])))
+
+    def template(self, scale: Scale) -> str:
+        """The command."""
+        profile = f"--profile {{run}}/{PROFILE}.json " if self.has_profile else ""
+        return f"{self.command} {self.flags.at(scale)} {profile}--json -o {{run}}/{self.name}.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One training run, or with no start the models in the box; its folder has its name."""
+
+    name: str
+    measurements: tuple[Measurement, ...]
+    start: ByScale | None
+    """The preset and the flags that it shares with other runs."""
+    flags: str = ""
+    """Its own."""
+
+    def template(self, scale: Scale) -> str | None:
+        """The command that trains it."""
+        if self.start is None:
+            return None
+        preset, *shared = self.start.at(scale).split()
+        return " ".join(["train", preset, "--data {data} --out {run} --resume", *shared, self.flags]).strip()
+
+    def preset(self, scale: Scale) -> str | None:
+        """What it is trained from."""
+        return None if self.start is None else self.start.at(scale).split()[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One line of a table: a number of ours beside the paper's."""
+
+    method: str
+    calls: str = ""
+    paper: str = ""
+    """The paper's number as it prints it; empty where it has none."""
+    of: str | None = None
+    """RUN/MEASUREMENT that has our number."""
+    codec: str | None = None
+    """How the name of the codec begins, where the measurement has several."""
+    absent: str = ""
+    """Why there is no number of ours, where there never is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table of the paper, or one of ours in its manner."""
+
+    name: str
+    title: str
+    unit: str
+    caption: str
+    rows: tuple[Row, ...]

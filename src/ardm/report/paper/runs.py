@@ -1,0 +1,171 @@
+"""The runs and what is measured of each. The sizes of everything are in the first lines."""
+
+from ardm.report.paper.entries import ByScale, Measurement, Run, same
+
+TEXT8 = ByScale("text8 --steps 3500", "text8-paper")
+CIFAR10 = ByScale("cifar10 --train-on-all --steps 4500", "cifar10-paper")
+SC09 = ByScale("sc09 --steps 1900", "sc09-paper")
+WAVENET = ByScale("sc09-wavenet --steps 1900", "sc09-paper")
+
+TEXTS = ByScale("--items 4000 --batch-size 512", "--items None --batch-size 512")
+IMAGES = same("--items 10000 --batch-size 500")
+FEW_IMAGES = same("--items 200 --batch-size 500")
+CLIPS = ByScale("--items 1000 --batch-size 100", "--items None --batch-size 100")
+FEW_CLIPS = same("--items 12 --batch-size 100")
+"""The items that are scored; of few where every one takes hundreds of calls."""
+
+TEXT_BUDGETS = (100, 50, 20, 10)
+IMAGE_BUDGETS = (500, 100, 50)
+SOUND_BUDGETS = (1000, 500, 100, 50)
+"""Calls for an item, and of upscale models for each stage."""
+DIFFUSION_STEPS = (20, 256, 1000, 4000, 16000)
+
+EVALUATE = "eval {run} {data}"
+
+
+def bits(items: ByScale, passes: int = 1, *, has_profile: bool = False) -> Measurement:
+    """A run's own number: the bound, or the exact bits of a model with one order."""
+    flags = _with(items, f"--passes {passes}" if passes > 1 else "")
+    return Measurement(name="bits", command=EVALUATE, flags=flags, has_profile=has_profile)
+
+
+def few(items: ByScale, passes: int) -> Measurement:
+    """The bound of the few items that are scored with several numbers of calls."""
+    return Measurement(name="few", command=EVALUATE, flags=_with(items, f"--passes {passes}"))
+
+
+def calls(items: ByScale, budgets: tuple[int, ...], num_stages: int = 1) -> tuple[Measurement, ...]:
+    """Planned schedules with so many calls for each stage."""
+    return tuple(
+        Measurement(name=f"calls-{budget}", command=EVALUATE, flags=_with(items, f"--calls {num_stages * budget}"))
+        for budget in budgets
+    )
+
+
+def absorbing(items: ByScale, steps: tuple[int, ...]) -> tuple[Measurement, ...]:
+    """The weights scored as an absorbing D3PM with so many steps."""
+    return tuple(
+        Measurement(name=f"d3pm-{T}", command=EVALUATE, flags=_with(items, f"--diffusion-steps {T} --passes 4"))
+        for T in steps
+    )
+
+
+def chain(num_calls: int) -> Measurement:
+    """Two samples as they come about."""
+    return Measurement(name="chain", command="sample {run} -n 2", flags=same(f"--calls {num_calls} --chain"))
+
+
+def _with(flags: ByScale, more: str) -> ByScale:
+    return ByScale(f"{flags.minutes} {more}".strip(), f"{flags.paper} {more}".strip())
+
+
+TEXT_RUNS = (
+    Run(
+        name="text8-oa",
+        start=TEXT8,
+        measurements=(
+            bits(TEXTS, has_profile=True),
+            *calls(TEXTS, TEXT_BUDGETS),
+            *absorbing(TEXTS, DIFFUSION_STEPS),
+            chain(250),
+        ),
+    ),
+    Run(name="text8-permuted", start=TEXT8, flags="--method permuted", measurements=(bits(TEXTS),)),
+    Run(name="text8-causal", start=TEXT8, flags="--method causal", measurements=(bits(TEXTS),)),
+    Run(
+        name="text8-d3pm-absorbing",
+        start=TEXT8,
+        flags="--method d3pm-absorbing --diffusion-steps 1000",
+        measurements=absorbing(TEXTS, (1000, 256, 20)),
+    ),
+    Run(
+        name="text8-d3pm-uniform",
+        start=TEXT8,
+        flags="--method d3pm-uniform --diffusion-steps 1000",
+        measurements=(bits(TEXTS, passes=4),),
+    ),
+)
+
+IMAGE_RUNS = (
+    Run(
+        name="cifar10-oa",
+        start=CIFAR10,
+        measurements=(
+            bits(IMAGES, passes=4, has_profile=True),
+            few(FEW_IMAGES, passes=100),
+            *calls(FEW_IMAGES, IMAGE_BUDGETS),
+            *absorbing(IMAGES, (1000,)),
+            chain(200),
+        ),
+    ),
+    Run(
+        name="cifar10-upscale4",
+        start=CIFAR10,
+        flags="--base 4",
+        measurements=(
+            bits(IMAGES, passes=4, has_profile=True),
+            few(FEW_IMAGES, passes=100),
+            *calls(FEW_IMAGES, IMAGE_BUDGETS, num_stages=4),
+            chain(400),
+        ),
+    ),
+    *(
+        Run(name=f"cifar10-upscale{b}", start=CIFAR10, flags=f"--base {b}", measurements=(bits(IMAGES, passes=4),))
+        for b in (2, 16)
+    ),
+    Run(
+        name="cifar10-d3pm-gaussian",
+        start=CIFAR10,
+        flags="--method d3pm-gaussian --diffusion-steps 1000",
+        measurements=(bits(IMAGES, passes=4),),
+    ),
+    Run(
+        name="box-images",
+        start=None,
+        measurements=(
+            Measurement(
+                name="codec",
+                command="bench codec --model images --data {data}",
+                flags=same("--items 64 --calls 500 100 40"),
+            ),
+        ),
+    ),
+)
+
+SOUND_RUNS = (
+    Run(
+        name="sc09-oa",
+        start=SC09,
+        flags="--parametrization companded",
+        measurements=(bits(CLIPS, passes=8),),
+    ),
+    Run(
+        name="sc09-oa-linear",
+        start=SC09,
+        flags="--parametrization logistic",
+        measurements=(bits(CLIPS, passes=8),),
+    ),
+    Run(
+        name="sc09-upscale4",
+        start=SC09,
+        flags="--base 4",
+        measurements=(
+            bits(CLIPS, passes=8, has_profile=True),
+            few(FEW_CLIPS, passes=2000),
+            *calls(FEW_CLIPS, SOUND_BUDGETS, num_stages=8),
+        ),
+    ),
+    *(
+        Run(name=f"sc09-upscale{b}", start=SC09, flags=f"--base {b}", measurements=(bits(CLIPS, passes=8),))
+        for b in (2, 16, 256)
+    ),
+    Run(name="sc09-wavenet", start=WAVENET, flags="--method causal", measurements=(bits(CLIPS),)),
+)
+
+RUNS: dict[str, Run] = {run.name: run for run in (*TEXT_RUNS, *IMAGE_RUNS, *SOUND_RUNS)}
+
+
+def find(of: str) -> tuple[Run, Measurement]:
+    """The run and the measurement that RUN/MEASUREMENT names."""
+    name, _, measured = of.partition("/")
+    return RUNS[name], next(one for one in RUNS[name].measurements if one.name == measured)
