@@ -238,7 +238,6 @@ def test_every_row_and_figure_has_a_source_or_a_reason():
         assert not figure.name.startswith(("loss", "plan")) or find(figure.source)[1].has_profile
 
 
-@pytest.mark.xfail(strict=False, reason="--method, --diffusion-steps and the preset sc09-wavenet are being added")
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_command_can_be_given(scale):
     for run in RUNS.values():

@@ -8,4 +8,4 @@ data=$1
 runs=$2
 
 ardm train text8-paper --data "$data" --out "$runs"/text8-permuted --resume --method permuted
-ardm eval "$runs"/text8-permuted "$data" --items None --batch-size 512 --json -o "$runs"/text8-permuted/bits.json
+ardm eval "$runs"/text8-permuted "$data" --items None --batch-size 512 --passes 16 --json -o "$runs"/text8-permuted/bits.json

@@ -88,6 +88,8 @@ class Train:
     """Peak rate of Muon, which trains the matrices inside blocks."""
     weight_decay: float | None = None
     """Each step, weights shrink by this times the learning rate."""
+    cross_entropy_weight: float | None = None
+    """Weight of the authors' cross-entropy term beside the bound."""
     warmup_steps: int | None = None
     """Steps over which the rates rise."""
     order: NamedOrder | None = None
@@ -218,7 +220,7 @@ class Train:
         for flag in ("order_fraction", "order_share"):
             if getattr(self, flag) is not None and self.order is None and not self.resume:
                 raise ValueError(f"--{flag.replace('_', '-')} is for a run that trains for an order: give --order too")
-        rates = ("learning_rate", "muon_rate", "weight_decay", "warmup_steps")
+        rates = ("learning_rate", "muon_rate", "weight_decay", "cross_entropy_weight", "warmup_steps")
         intervals = ("eval_every", "checkpoint_every", "log_every")
         names = ("steps", "batch_size", *rates, "order", "order_fraction", "order_share", *intervals)
         return _given(**{name: getattr(self, name) for name in names})

@@ -14,7 +14,7 @@ CLIPS = ByScale("--items 1000 --batch-size 100", "--items None --batch-size 100"
 FEW_CLIPS = same("--items 12 --batch-size 100")
 """The items that are scored; of few where every one takes hundreds of calls."""
 
-TEXT_BUDGETS = (100, 50, 20, 10)
+TEXT_BUDGETS = (50, 20, 10)
 IMAGE_BUDGETS = (500, 100, 50)
 SOUND_BUDGETS = (1000, 500, 100, 50)
 """Calls for an item, and of upscale models for each stage."""
@@ -42,10 +42,10 @@ def calls(items: ByScale, budgets: tuple[int, ...], num_stages: int = 1) -> tupl
     )
 
 
-def absorbing(items: ByScale, steps: tuple[int, ...]) -> tuple[Measurement, ...]:
+def absorbing(items: ByScale, steps: tuple[int, ...], passes: int) -> tuple[Measurement, ...]:
     """The weights scored as an absorbing D3PM with so many steps."""
     return tuple(
-        Measurement(name=f"d3pm-{T}", command=EVALUATE, flags=_with(items, f"--diffusion-steps {T} --passes 4"))
+        Measurement(name=f"d3pm-{T}", command=EVALUATE, flags=_with(items, f"--diffusion-steps {T} --passes {passes}"))
         for T in steps
     )
 
@@ -64,25 +64,25 @@ TEXT_RUNS = (
         name="text8-oa",
         start=TEXT8,
         measurements=(
-            bits(TEXTS, has_profile=True),
+            bits(TEXTS, passes=16, has_profile=True),
             *calls(TEXTS, TEXT_BUDGETS),
-            *absorbing(TEXTS, DIFFUSION_STEPS),
+            *absorbing(TEXTS, DIFFUSION_STEPS, passes=16),
             chain(250),
         ),
     ),
-    Run(name="text8-permuted", start=TEXT8, flags="--method permuted", measurements=(bits(TEXTS),)),
+    Run(name="text8-permuted", start=TEXT8, flags="--method permuted", measurements=(bits(TEXTS, passes=16),)),
     Run(name="text8-causal", start=TEXT8, flags="--method causal", measurements=(bits(TEXTS),)),
     Run(
         name="text8-d3pm-absorbing",
         start=TEXT8,
         flags="--method d3pm-absorbing --diffusion-steps 1000",
-        measurements=absorbing(TEXTS, (1000, 256, 20)),
+        measurements=absorbing(TEXTS, (1000, 256, 20), passes=16),
     ),
     Run(
         name="text8-d3pm-uniform",
         start=TEXT8,
         flags="--method d3pm-uniform --diffusion-steps 1000",
-        measurements=(bits(TEXTS, passes=4),),
+        measurements=(bits(TEXTS, passes=16),),
     ),
 )
 
@@ -94,7 +94,7 @@ IMAGE_RUNS = (
             bits(IMAGES, passes=4, has_profile=True),
             few(FEW_IMAGES, passes=100),
             *calls(FEW_IMAGES, IMAGE_BUDGETS),
-            *absorbing(IMAGES, (1000,)),
+            *absorbing(IMAGES, (1000,), passes=4),
             chain(200),
         ),
     ),
