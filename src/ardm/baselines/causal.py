@@ -101,9 +101,9 @@ class Autoregressive(nn.Module):
         return self._bits(x, left_to_right(x) if order is None else order)
 
     def losses(self, x: Int[Tensor, "B D"], generator: torch.Generator) -> Losses:
-        """Bits for each variable of each item, if the network is permuted in a fresh uniform order for each item.
+        """Bits for each variable of each item, from one call. They are a cross-entropy themselves: there is no other.
 
-        They are a cross-entropy themselves: there is no other.
+        A permuted network meets each item in a fresh uniform order.
         """
         bits = self._bits(x, self.draw_orders(len(x), generator)) / self.num_variables
         return Losses(bits_per_dim=bits, cross_entropy=torch.zeros_like(bits))

@@ -7,7 +7,8 @@ target, order[d] (XLNet: Yang et al., 2019; the paper's OA-Transformer).
     the paper's blocks   sinusoids of the target and of the token, half the width each, are added to the embedding
     our blocks           the same, and queries are turned by the target's position, keys by the token's
 
-As in the authors' code the start value has no sinusoids of its own. To a rotation it lies at position -1.
+Rotations alone would not do: the first query sees the start value only, wherever its target lies. As in the authors'
+code the start value has no sinusoids of its own; to a rotation it lies at position -1.
 """
 
 from typing import ClassVar
@@ -76,10 +77,10 @@ class OATransformer(ShiftedTransformer):
 
     def forward(self, tokens: Int[Tensor, "B D"], order: Int[Tensor, "B D"]) -> Float[Tensor, "B D O"]:
         """Outputs for every place of the order."""
-        x = embed(self.embedding, tokens)
-        x = x + position_codes(order, x.shape[2]).to(x.dtype)
+        x, codes = embed(self.embedding, tokens), position_codes(order, self.config.width)
         if not isinstance(self.config, TransformerConfig):
-            return self.trunk(x)
+            return self.trunk(x + codes)
+        x = x + codes.to(x.dtype)
         positions = (order, F.pad(order[:, :-1], (1, 0), value=-1))
         # cosines and sines (B, 1, D, C), alike for all heads
         return self.trunk(x, *(rotary_angles_at(p[:, None], self.config.head_width, x) for p in positions))

@@ -84,13 +84,14 @@ class IncrementalConvolution:
     """A causal convolution that is given one sample of each item at a time and keeps those that it will see again."""
 
     def __init__(self, convolution: Convolution) -> None:
-        self.convolution, self.dilation = convolution, convolution.dilation[1]
-        self.past: deque[Tensor] = deque(maxlen=convolution.num_before)
+        self.weight, self.bias = convolution.weight.detach()[:, :, 0].mT.flatten(1), convolution.bias  # (F, 3 I), (F)
+        self.dilation = convolution.dilation[1]
+        self.past: deque[Tensor] = deque(maxlen=2 * self.dilation)
 
     def __call__(self, x: Float[Tensor, "B 1 I"]) -> Float[Tensor, "B 1 F"]:
         """The sums of the next sample."""
         if not self.past:
-            self.past.extend([torch.zeros_like(x)] * self.convolution.num_before)
-        seen = torch.cat((self.past[0], self.past[self.dilation], x), dim=1)  # (B, 3, I)
+            self.past.extend([torch.zeros_like(x)] * 2 * self.dilation)
+        seen = torch.cat((self.past[0], self.past[self.dilation], x), dim=-1)  # (B, 1, 3 I)
         self.past.append(x)
-        return F.conv2d(seen.mT[:, :, None], self.convolution.weight, self.convolution.bias)[:, :, 0].mT
+        return F.linear(seen, self.weight, self.bias)

@@ -151,9 +151,10 @@ class GatedBlock(nn.Module):
 class Convolution(nn.Conv2d):
     """A convolution of width 3 along the samples that keeps their number and, at first, multiplies power by a gain.
 
-    A sample sees itself and its two neighbours at the distance of the dilation, or, if causal, the two before it at
-    once and twice the distance. To PyTorch the samples are a picture of height 1 in channels-last memory, a layout that
-    Conv1d does not know.
+    A sample sees itself and its two neighbours at the distance of the dilation. If causal it sees itself and those one
+    and two dilations before. To PyTorch the samples are a picture of height 1 in channels-last memory, a layout that
+    Conv1d does not know. A causal one is a product with the three samples side by side: on an H200, cuDNN takes a
+    hundred times as long for what is padded on one side alone.
     """
 
     def __init__(
@@ -168,9 +169,11 @@ class Convolution(nn.Conv2d):
 
     def forward(self, x: Float[Tensor, "B D I"]) -> Float[Tensor, "B D F"]:
         """The sums over what each sample sees."""
-        if self.num_before:
-            x = F.pad(x, (0, 0, self.num_before, 0))
-        return super().forward(x.mT[:, :, None])[:, :, 0].mT
+        if not self.num_before:
+            return super().forward(x.mT[:, :, None])[:, :, 0].mT
+        padded, length = F.pad(x, (0, 0, self.num_before, 0)), x.shape[1]
+        taps = [padded[:, start : start + length] for start in range(0, self.num_before + 1, self.num_before // 2)]
+        return F.linear(torch.cat(taps, dim=-1), self.weight[:, :, 0].mT.flatten(1), self.bias)
 
 
 def he_linear(num_inputs: int, num_outputs: int) -> nn.Linear:
