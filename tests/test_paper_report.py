@@ -480,7 +480,7 @@ def test_what_is_missing_is_run_in_order(runs, tmp_path):
 
 def test_the_first_failure_stops(runs, tmp_path):
     stub = Stub(fails_at=2)
-    with pytest.raises(ArdmError, match=r"exit status 3 of ardm eval .*calls-50\.json; no report was written"):
+    with pytest.raises(ArdmError, match=r"exit status 3 of ardm eval .*calls-10\.json; no report was written"):
         run_missing(Evidence(runs), "minutes", tmp_path, lambda line: None, stub)
     assert len(stub.commands) == 3
 

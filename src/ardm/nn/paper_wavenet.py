@@ -153,8 +153,8 @@ class Convolution(nn.Conv2d):
 
     A sample sees itself and its two neighbours at the distance of the dilation. If causal it sees itself and those one
     and two dilations before. To PyTorch the samples are a picture of height 1 in channels-last memory, a layout that
-    Conv1d does not know. A causal one is a product with the three samples side by side: on an H200, cuDNN takes a
-    hundred times as long for what is padded on one side alone.
+    Conv1d does not know. A causal one is a product with the three samples side by side: cuDNN has no
+    fast way for what is padded on one side alone (docs/LOG.md).
     """
 
     def __init__(
