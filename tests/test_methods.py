@@ -10,15 +10,19 @@ import pytest
 import torch
 
 from ardm.baselines.causal import Autoregressive
-from ardm.baselines.d3pm import D3PM
+from ardm.baselines.d3pm import D3PM, bound_all_steps, from_ardm
 from ardm.baselines.methods import MethodConfig
 from ardm.checkpoint import TrainedBaseline, load_any, load_model
 from ardm.cli import main
 from ardm.config import DepthConfig, RunConfig
 from ardm.errors import CheckpointError
+from ardm.likelihood import bound, mean_bits, schedule_bits_bound
+from ardm.model import ARDM
 from ardm.nn import PaperTransformerConfig, PaperUNetConfig, PaperWaveNetConfig
 from ardm.presets import PRESETS
+from ardm.profiles import monotone
 from ardm.runtime import Runtime
+from ardm.schedule import plan
 from ardm.state import restore_state
 from ardm.train import run_training
 from ardm.trainer import Trainer
@@ -85,6 +89,29 @@ def test_training_learns(name, tmp_path):
     for _ in range(config.train.steps):
         trainer.train_step()
     assert trainer.evaluate(4)["valid_bits"] < 0.8 * before
+
+
+def test_a_trained_ardm_is_the_limit_of_d3pms_and_its_plans_beat_them(tmp_path, generator):
+    """T times the excess of a D3PM with T steps tends to a constant; as many planned calls cost less."""
+    trainer = Trainer(tiny_config(steps=200, learning_rate=1e-2), tiny_corpus(tmp_path), CPU)
+    for _ in range(200):
+        trainer.train_step()
+    model = trainer.averaged
+    assert isinstance(model, ARDM)
+    x = torch.from_numpy(trainer.corpus.items("test", (16,))[:6]).long().repeat(100, 1)
+    ardm = bound(model, x, generator, num_passes=100, batch_size=600)
+    excess = {}
+    for num_steps in (4, 16, 64, 256):
+        d3pm = bound_all_steps(from_ardm(model, num_steps), x, generator, batch_size=600)
+        excess[num_steps] = d3pm.bits_per_dim - ardm.bits_per_dim
+    assert excess[4] > 2 * excess[16] > 4 * excess[64] > 0
+    assert abs(excess[256]) < 0.02 < excess[16]
+    losses = monotone(ardm.profile.bits.cpu().numpy(), ardm.profile.counts.cpu().numpy(), method="smooth")
+    for num_calls in (4, 8):
+        schedule = plan(losses, num_calls).schedule
+        planned = mean_bits(schedule_bits_bound(model, x, schedule, generator), 16, "planned", is_exact=False)
+        d3pm = bound_all_steps(from_ardm(model, num_calls), x, generator, batch_size=600)
+        assert planned.bits_per_dim < d3pm.bits_per_dim
 
 
 def test_the_noise_level_reaches_networks_without_a_step():

@@ -71,7 +71,7 @@ PRINTED = {
         ("ARDM Upscale 2", "8 x D"): "2.67",
     },
     "sc09-depth": {
-        ("OA-ARDM, linear means", "D"): "7.93",
+        ("OA-ARDM, scales clipped", "D"): "7.93",
         ("ARDM Upscale 256", "2 x D"): "6.36",
         ("ARDM Upscale 16", "4 x D"): "6.30",
         ("ARDM Upscale 4", "8 x D"): "6.29",

@@ -7,5 +7,5 @@ set -eu
 data=$1
 runs=$2
 
-ardm train text8 --data "$data" --out "$runs"/text8-causal --resume --steps 3500 --method causal
+ardm train text8 --data "$data" --out "$runs"/text8-causal --resume --steps 2890 --method causal
 ardm eval "$runs"/text8-causal "$data" --items 4000 --batch-size 512 --json -o "$runs"/text8-causal/bits.json

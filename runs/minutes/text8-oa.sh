@@ -12,7 +12,7 @@ set -eu
 data=$1
 runs=$2
 
-ardm train text8 --data "$data" --out "$runs"/text8-oa --resume --steps 3500
+ardm train text8 --data "$data" --out "$runs"/text8-oa --resume --steps 2860
 ardm eval "$runs"/text8-oa "$data" --items 4000 --batch-size 512 --passes 16 --profile "$runs"/text8-oa/profile.json --json -o "$runs"/text8-oa/bits.json
 ardm eval "$runs"/text8-oa "$data" --items 4000 --batch-size 512 --calls 50 --json -o "$runs"/text8-oa/calls-50.json
 ardm eval "$runs"/text8-oa "$data" --items 4000 --batch-size 512 --calls 20 --json -o "$runs"/text8-oa/calls-20.json

@@ -7,5 +7,5 @@ set -eu
 data=$1
 runs=$2
 
-ardm train text8 --data "$data" --out "$runs"/text8-permuted --resume --steps 3500 --method permuted
+ardm train text8 --data "$data" --out "$runs"/text8-permuted --resume --steps 2880 --method permuted
 ardm eval "$runs"/text8-permuted "$data" --items 4000 --batch-size 512 --passes 16 --json -o "$runs"/text8-permuted/bits.json

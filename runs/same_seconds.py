@@ -1,0 +1,87 @@
+"""Runs of the comparison in one process, each for the steps that fit the same seconds on this machine.
+
+    python runs/same_seconds.py DATA RUNS SECONDS NAME...
+
+A name may be followed by a number of steps, as sc09-oa:1900, which then is not found out by timing. The steps that are
+found belong into the manifest (`ardm.report.paper.runs`). One process starts PyTorch once and compiles alike networks
+once, which saves a quarter of the time where training takes two minutes.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from ardm.cli import main, parse
+from ardm.commands.train import Train
+from ardm.media import load_corpus
+from ardm.report.paper.commands import Places
+from ardm.report.paper.entries import Run
+from ardm.report.paper.runs import RUNS
+from ardm.runtime import Runtime
+from ardm.trainer import Trainer
+
+TIMED_STEPS = 24
+
+
+def train_and_measure(run: Run, places: Places, seconds: float, steps: int | None) -> None:
+    """One run with all of its measurements."""
+    template = run.template("minutes")
+    assert template is not None
+    words = without_steps(places.words(template, run))
+    if steps is None:
+        step_seconds = time_a_step(words)
+        steps = int(seconds / step_seconds) // 10 * 10
+        print(f"{run.name}: {1000 * step_seconds:.1f} ms a step, {steps} steps", flush=True)
+    check(main([*words, "--steps", str(steps), "--checkpoint-every", "1000000"]))
+    folder = Path(places.runs) / run.name
+    print(run.name, (folder / "metrics.jsonl").read_text().splitlines()[-1], flush=True)
+    for one in run.measurements:
+        check(main(places.words(one.template("minutes"), run)))
+        record = json.loads((folder / f"{one.name}.json").read_text())
+        print(run.name, one.name, record.get("bits_per_dim"), record.get("half_width"), flush=True)
+
+
+def without_steps(words: list[str]) -> list[str]:
+    """The arguments of a training without its number of steps."""
+    at = words.index("--steps")
+    return words[:at] + words[at + 2 :]
+
+
+def time_a_step(words: list[str]) -> float:
+    """Seconds of a training step after the first few, which compile."""
+    command = parse(words)
+    assert isinstance(command, Train)
+    config = command._config()
+    trainer = Trainer(config, load_corpus(config.data, command.data), Runtime.choose())
+    with trainer.runtime.deterministic():
+        for _ in range(4):
+            trainer.train_step()
+        synchronize()
+        started = time.perf_counter()
+        for _ in range(TIMED_STEPS):
+            trainer.train_step()
+        synchronize()
+    return (time.perf_counter() - started) / TIMED_STEPS
+
+
+def synchronize() -> None:
+    """Wait for what the GPU has to do."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def check(status: int) -> None:
+    """Stop at a command that failed."""
+    if status:
+        sys.exit(status)
+
+
+if __name__ == "__main__":
+    data, runs, seconds, *names = sys.argv[1:]
+    for spec in names:
+        name, _, steps = spec.partition(":")
+        torch._dynamo.reset()
+        train_and_measure(RUNS[name], Places(data=data, runs=runs), float(seconds), int(steps) if steps else None)
