@@ -255,7 +255,7 @@ def test_a_command_is_one_line_to_copy():
     )
     assert command_line(*find("box-images/codec"), "paper").startswith("ardm bench codec --model images --data DATA ")
     assert command_line(*find("sc09-upscale2/bits"), "paper").startswith(
-        "ardm train sc09-paper --data DATA --out RUNS/sc09-upscale2 --resume --base 2 && ardm eval"
+        "ardm train sc09-paper --data DATA --out RUNS/sc09-upscale2 --resume --shards 4 --base 2 && ardm eval"
     )
 
 

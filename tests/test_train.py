@@ -18,12 +18,12 @@ from ardm.checkpoint import MODEL_FILE, load_model, read_tensors, write_tensors
 from ardm.config import DepthConfig, TrainConfig
 from ardm.data.text import TextSampler
 from ardm.errors import ArdmError, CheckpointError
-from ardm.objective import sample_step_loss
-from ardm.orders import NAMED_ORDERS, strands
+from ardm.objective import corrupt, sample_step_loss, step_loss
+from ardm.orders import NAMED_ORDERS, random_orders, strands
 from ardm.runtime import Runtime
 from ardm.state import STATE_FILE, restore_state, save_state
 from ardm.train import final_draws, run_training
-from ardm.trainer import Trainer
+from ardm.trainer import Trainer, step_seed
 from tiny import (
     TEXT,
     random_images,
@@ -65,7 +65,12 @@ def tiny_ordered_config():
     return replace(config, train=replace(config.train, order="raster", order_fraction=1 - 4 / config.train.steps))
 
 
-@pytest.mark.parametrize("make_config", [tiny_config, tiny_upscale_config, tiny_ordered_config])
+def tiny_sharded_config():
+    """A run that takes its batches in four parts."""
+    return tiny_config(num_shards=4)
+
+
+@pytest.mark.parametrize("make_config", [tiny_config, tiny_upscale_config, tiny_ordered_config, tiny_sharded_config])
 @pytest.mark.parametrize("stop_at", [3, 4, 7])
 def test_a_resumed_run_is_identical_to_the_bit(tmp_path, make_config, stop_at):
     config, corpus = make_config(), tiny_corpus(tmp_path)
@@ -343,3 +348,47 @@ def test_sigterm_saves_and_leaves(tmp_path):
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 1
     assert read_tensors(state, "training state")[1]["step"] > 0
+
+
+class Repeated:
+    """A sampler whose shards are parts of one batch, and a batch all of it."""
+
+    def __init__(self, items: torch.Tensor) -> None:
+        self.items, self.start = items, 0
+
+    def draw(self, num_items: int, generator: torch.Generator) -> torch.Tensor:
+        self.start, start = (self.start + num_items) % len(self.items), self.start
+        return self.items[start : start + num_items]
+
+
+def test_shards_add_up_to_a_batch(tmp_path, monkeypatch):
+    """The same items and draws in one, two or four parts give the same gradients, losses and profile."""
+    corpus = tiny_corpus(tmp_path)
+    items = torch.from_numpy(corpus.items("train", (16,))[:8]).long()
+    draws = iter(())
+
+    def given_loss(model, x, generator, rank):
+        stage, t, rank = (next(draws) for _ in range(3))
+        return step_loss(model, corrupt(model.depth, x, stage, t, rank))
+
+    monkeypatch.setattr("ardm.trainer.sample_step_loss", given_loss)
+    drawn = torch.zeros(8).long(), torch.arange(8), random_orders(8, 16, torch.Generator().manual_seed(1))
+    states = []
+    for num_shards in (1, 2, 4):
+        trainer = Trainer(tiny_config(num_shards=num_shards), corpus, CPU)
+        trainer._sampler = Repeated(items)
+        draws = iter([part for parts in zip(*(d.chunk(num_shards) for d in drawn), strict=True) for part in parts])
+        metrics = trainer.train_step()
+        states.append((metrics, trainer.model, trainer.profile))
+    for metrics, model, profile in states[1:]:
+        for name, value in metrics.items():
+            torch.testing.assert_close(value, states[0][0][name])
+        for a, b in zip(model.parameters(), states[0][1].parameters(), strict=True):
+            torch.testing.assert_close(a, b)
+        torch.testing.assert_close(profile.bits, states[0][2].bits)
+        assert torch.equal(profile.counts, states[0][2].counts)
+
+
+def test_shards_have_draws_of_their_own():
+    seeds = {step_seed(seed, step, shard) for seed in (0, 1, 2) for step in (0, 1, 10**6) for shard in (0, 1, 255)}
+    assert len(seeds) == 27

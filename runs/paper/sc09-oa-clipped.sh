@@ -7,5 +7,5 @@ set -eu
 data=$1
 runs=$2
 
-ardm train sc09-paper --data "$data" --out "$runs"/sc09-oa-clipped --resume --parametrization logistic --min-log-scale -7
+ardm train sc09-paper --data "$data" --out "$runs"/sc09-oa-clipped --resume --shards 4 --parametrization logistic --min-log-scale -7
 ardm eval "$runs"/sc09-oa-clipped "$data" --items None --batch-size 100 --passes 8 --json -o "$runs"/sc09-oa-clipped/bits.json

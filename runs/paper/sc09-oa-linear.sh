@@ -7,5 +7,5 @@ set -eu
 data=$1
 runs=$2
 
-ardm train sc09-paper --data "$data" --out "$runs"/sc09-oa-linear --resume --parametrization logistic
+ardm train sc09-paper --data "$data" --out "$runs"/sc09-oa-linear --resume --shards 4 --parametrization logistic
 ardm eval "$runs"/sc09-oa-linear "$data" --items None --batch-size 100 --passes 8 --json -o "$runs"/sc09-oa-linear/bits.json

@@ -7,5 +7,5 @@ set -eu
 data=$1
 runs=$2
 
-ardm train sc09-paper --data "$data" --out "$runs"/sc09-oa --resume --parametrization companded
+ardm train sc09-paper --data "$data" --out "$runs"/sc09-oa --resume --shards 4 --parametrization companded
 ardm eval "$runs"/sc09-oa "$data" --items None --batch-size 100 --passes 8 --json -o "$runs"/sc09-oa/bits.json

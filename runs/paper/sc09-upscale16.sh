@@ -7,5 +7,5 @@ set -eu
 data=$1
 runs=$2
 
-ardm train sc09-paper --data "$data" --out "$runs"/sc09-upscale16 --resume --base 16
+ardm train sc09-paper --data "$data" --out "$runs"/sc09-upscale16 --resume --shards 4 --base 16
 ardm eval "$runs"/sc09-upscale16 "$data" --items None --batch-size 100 --passes 8 --json -o "$runs"/sc09-upscale16/bits.json

@@ -7,5 +7,5 @@ set -eu
 data=$1
 runs=$2
 
-ardm train sc09-paper --data "$data" --out "$runs"/sc09-upscale2 --resume --base 2
+ardm train sc09-paper --data "$data" --out "$runs"/sc09-upscale2 --resume --shards 4 --base 2
 ardm eval "$runs"/sc09-upscale2 "$data" --items None --batch-size 100 --passes 8 --json -o "$runs"/sc09-upscale2/bits.json

@@ -7,5 +7,5 @@ set -eu
 data=$1
 runs=$2
 
-ardm train sc09-paper --data "$data" --out "$runs"/sc09-upscale256 --resume --base 256
+ardm train sc09-paper --data "$data" --out "$runs"/sc09-upscale256 --resume --shards 4 --base 256
 ardm eval "$runs"/sc09-upscale256 "$data" --items None --batch-size 100 --passes 8 --json -o "$runs"/sc09-upscale256/bits.json

@@ -9,7 +9,7 @@ set -eu
 data=$1
 runs=$2
 
-ardm train sc09-paper --data "$data" --out "$runs"/sc09-upscale4 --resume --base 4
+ardm train sc09-paper --data "$data" --out "$runs"/sc09-upscale4 --resume --shards 4 --base 4
 ardm eval "$runs"/sc09-upscale4 "$data" --items None --batch-size 100 --passes 8 --profile "$runs"/sc09-upscale4/profile.json --json -o "$runs"/sc09-upscale4/bits.json
 ardm eval "$runs"/sc09-upscale4 "$data" --items 12 --batch-size 100 --passes 2000 --json -o "$runs"/sc09-upscale4/few.json
 ardm eval "$runs"/sc09-upscale4 "$data" --items 12 --batch-size 100 --calls 8000 --json -o "$runs"/sc09-upscale4/calls-1000.json

@@ -190,6 +190,8 @@ class TrainConfig:
 
     steps: int
     batch_size: int
+    num_shards: int = 1
+    """Parts of a batch that are taken one after the other (gradient accumulation), each with draws of its own."""
     learning_rate: float
     """Peak rate of AdamW."""
     muon_rate: float | None = None
@@ -221,9 +223,11 @@ class TrainConfig:
     log_every: int = 50
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "eval_items", "eval_every", "checkpoint_every", "log_every"):
+        for name in ("steps", "batch_size", "num_shards", "eval_items", "eval_every", "checkpoint_every", "log_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.batch_size % self.num_shards:
+            raise ValueError(f"a batch of {self.batch_size} items has no {self.num_shards} equal shards")
         for name in ("learning_rate", "muon_rate", "clip_norm"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
@@ -236,6 +240,11 @@ class TrainConfig:
         for name in ("ema_decay", "profile_momentum", "decay_fraction", "order_fraction", "order_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must lie in [0, 1], got {getattr(self, name)}")
+
+    @property
+    def shard_size(self) -> int:
+        """Items that the network is given at once."""
+        return self.batch_size // self.num_shards
 
     def rate_factor(self, step: int) -> float:
         """The rate of a step (from 0) relative to its peak: warm-up, constant, linear decay."""

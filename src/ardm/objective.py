@@ -10,7 +10,8 @@ revealed and at level s elsewhere. Drawing (s, t) uniformly and sigma uniformly 
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -78,6 +79,12 @@ class StepLoss(Losses):
     t: Int[Tensor, "B"]
     nats: Float[Tensor, "B"]
     """L_{s,t} in nats: the mean over the variables not yet revealed."""
+
+
+def joined(parts: Sequence[Losses]) -> Losses:
+    """The losses of several batches, all of one kind, as those of one, without their gradients."""
+    kind = type(parts[0])
+    return kind(**{f.name: torch.cat([getattr(part, f.name) for part in parts]).detach() for f in fields(kind)})
 
 
 def step_loss(model: ARDM, corrupted: Corrupted) -> StepLoss:

@@ -23,7 +23,7 @@ from ardm.errors import UsageError
 from ardm.likelihood import Bound, Estimate, bound
 from ardm.metrics import Metrics
 from ardm.model import ARDM
-from ardm.objective import Losses, Profile, StepLoss, sample_step_loss
+from ardm.objective import Losses, Profile, StepLoss, joined, sample_step_loss
 from ardm.optim import Muon, is_hidden_matrix
 from ardm.orders import NAMED_ORDERS, random_orders, random_strand_ranks, ranks
 from ardm.runtime import Runtime
@@ -73,34 +73,41 @@ class Trainer:
     def train_step(self) -> dict[str, Tensor]:
         """One optimisation step; its metrics stay on the device."""
         config = self.config.train
-        self._generator.manual_seed(step_seed(self.config.seed, self.step))
-        x = self._sampler.draw(config.batch_size, self._generator)
-        losses = self._losses(x)
-        bits, cross_entropy = losses.bits_per_dim.mean(), losses.cross_entropy.mean()
-        (bits + config.cross_entropy_weight * cross_entropy).backward()
+        losses = joined([self._add_gradients(shard) for shard in range(config.num_shards)])
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip_norm)
         self._update(config.rate_factor(self.step))
         if isinstance(losses, StepLoss):
             self.profile = self.profile.updated(losses, config.profile_momentum)
         self.step += 1
-        return {"bits": bits.detach(), "cross_entropy": cross_entropy.detach(), "gradient_norm": norm}
+        bits, cross_entropy = losses.bits_per_dim.mean(), losses.cross_entropy.mean()
+        return {"bits": bits, "cross_entropy": cross_entropy, "gradient_norm": norm}
+
+    def _add_gradients(self, shard: int) -> Losses:
+        """The losses of a shard of the batch, whose gradients are added to those of the shards before."""
+        config = self.config.train
+        self._generator.manual_seed(step_seed(self.config.seed, self.step, shard))
+        x = self._sampler.draw(config.shard_size, self._generator)
+        with self.runtime.autocast():
+            losses = self._losses(x)
+        bits, cross_entropy = losses.bits_per_dim.mean(), losses.cross_entropy.mean()
+        ((bits + config.cross_entropy_weight * cross_entropy) / config.num_shards).backward()
+        return losses
 
     def _losses(self, x: Int[Tensor, "B D"]) -> Losses:
-        with self.runtime.autocast():
-            if not isinstance(self.model, ARDM):
-                return self.model.losses(x, self._generator)
-            rank = self._ranks() if self.config.train.has_order(self.step) else None
-            return sample_step_loss(self.model, x, self._generator, rank)
+        if not isinstance(self.model, ARDM):
+            return self.model.losses(x, self._generator)
+        rank = self._ranks() if self.config.train.has_order(self.step) else None
+        return sample_step_loss(self.model, x, self._generator, rank)
 
     def _ranks(self) -> Int[Tensor, "B D"]:
-        """The inverses of the orders that the last part of a run trains for, one for each item of a batch."""
+        """The inverses of the orders that the last part of a run trains for, one for each item of a shard."""
         config, num_variables = self.config.train, self.model.num_variables
-        num_ordered = round(config.order_share * config.batch_size)
+        num_ordered = round(config.order_share * config.shard_size)
         if self._rank is None:
             ordered = random_strand_ranks(num_ordered, num_variables, self._generator)
         else:
             ordered = self._rank.expand(num_ordered, -1)
-        return torch.cat([ordered, random_orders(config.batch_size - num_ordered, num_variables, self._generator)])
+        return torch.cat([ordered, random_orders(config.shard_size - num_ordered, num_variables, self._generator)])
 
     def _update(self, rate_factor: float) -> None:
         for optimizer in self.optimizers:
@@ -123,7 +130,7 @@ class Trainer:
         """The bound of the averaged weights on the fixed held-out items or some of them, always with the same draws."""
         items = self._eval_items if num_items is None else self._eval_items[spread(num_items, self.num_eval_items)]
         generator = torch.Generator(self.runtime.device).manual_seed(self.config.seed)
-        how: Any = {"num_passes": num_passes, "batch_size": self.config.train.batch_size, "on_batch": on_batch}
+        how: Any = {"num_passes": num_passes, "batch_size": self.config.train.shard_size, "on_batch": on_batch}
         with self.runtime.autocast():
             if isinstance(self.averaged, ARDM):
                 estimate: Estimate = bound(self.averaged, items, generator, **how)
@@ -239,6 +246,6 @@ def compile_blocks(network: nn.Module) -> None:
         block.compile(dynamic=False)
 
 
-def step_seed(seed: int, step: int) -> int:
-    """The seed of a training step's generator."""
-    return (seed * 1_000_003 + step) & (2**63 - 1)
+def step_seed(seed: int, step: int, shard: int = 0) -> int:
+    """The seed of the generator of a shard of a training step."""
+    return (seed * 1_000_003 + step + (shard << 40)) & (2**63 - 1)

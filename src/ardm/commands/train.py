@@ -60,6 +60,9 @@ class Train:
     """Save and stop once the run has taken this long in all; --resume with more goes on."""
     batch_size: int | None = None
     """Items of a training step. Sizes and rates not given are the preset's, or the resumed run's."""
+    shards: int | None = None
+    """Parts of a batch that are taken one after the other, where the whole does not fit the memory (gradient
+    accumulation); 1 by default."""
     item_length: int | None = None
     """Characters or samples of an item (text, sound)."""
     size: str | None = None
@@ -223,7 +226,7 @@ class Train:
         rates = ("learning_rate", "muon_rate", "weight_decay", "cross_entropy_weight", "warmup_steps")
         intervals = ("eval_every", "checkpoint_every", "log_every")
         names = ("steps", "batch_size", *rates, "order", "order_fraction", "order_share", *intervals)
-        return _given(**{name: getattr(self, name) for name in names})
+        return _given(num_shards=self.shards, **{name: getattr(self, name) for name in names})
 
 
 DATA_FLAGS = {"num_variables": "item-length", "height": "size", "width": "size", "holds_out": "train-on-all"}

@@ -9,8 +9,8 @@ def text8(steps: int) -> ByScale:
 
 
 CIFAR10 = ByScale("cifar10 --train-on-all --steps 4500", "cifar10-paper")
-SC09 = ByScale("sc09 --steps 1900", "sc09-paper")
-WAVENET = ByScale("sc09-wavenet --steps 1900", "sc09-paper")
+SC09 = ByScale("sc09 --steps 1900", "sc09-paper --shards 4")
+WAVENET = ByScale("sc09-wavenet --steps 1900", "sc09-paper --shards 4")
 
 TEXTS = ByScale("--items 4000 --batch-size 512", "--items None --batch-size 512")
 IMAGES = same("--items 10000 --batch-size 500")
