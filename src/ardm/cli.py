@@ -48,6 +48,7 @@ Command = (
     | Annotated[Serve, tyro.conf.subcommand("serve")]
 )
 
+BAD_USAGE = 2
 DESCRIPTION = (
     "Autoregressive Diffusion Models: train, score, plan, sample and infill discrete data. "
     "--version prints the version; --debug with any command shows the traceback of an error."
@@ -82,7 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         expected = isinstance(error, (ValueError, OSError, MemoryError))
         message = str(error) if expected else f"unexpected {type(error).__name__}: {error} (--debug shows where)"
-        return fail(message or type(error).__name__, 2 if isinstance(error, UsageError) else 1)
+        return fail(message or type(error).__name__, BAD_USAGE if isinstance(error, UsageError) else 1)
     return 0
 
 
@@ -114,8 +115,11 @@ def one_line(box: str) -> str:
 
 
 def fail(message: str, status: int) -> int:
-    """Print an error as one line on stderr."""
-    print(f"ardm: {' '.join(message.split())}", file=sys.stderr)
+    """Print an error as one line on stderr; of several processes all find the same bad usage, and the first says so."""
+    rank = os.environ.get("RANK", "0")  # set by torchrun
+    if rank == "0" or status != BAD_USAGE:
+        where = "" if rank == "0" else f" (process {rank})"
+        print(f"ardm{where}: {' '.join(message.split())}", file=sys.stderr)
     return status
 
 

@@ -21,6 +21,7 @@ from ardm.model import ARDM
 from ardm.objective import Corrupted, Profile, StepLoss, corrupt, step_loss, stratified_steps
 from ardm.orders import check_orders, random_orders, random_stage_orders, ranks
 from ardm.schedule import Schedule, check_fits
+from ardm.team import ALONE, Team
 
 Z_95 = 1.959964
 
@@ -71,22 +72,27 @@ def bound(
     num_passes: int = 1,
     batch_size: int = 64,
     on_batch: Callable[[int], None] = lambda num_items: None,
+    team: Team = ALONE,
 ) -> Bound:
     """An unbiased estimate of the bound: in each pass every item meets one (stage, step) and one random order.
 
-    Steps are stratified over the items of a pass; the interval counts only the spread that stratification leaves.
+    Steps are stratified over the items of a pass; the interval counts only the spread that stratification leaves. A
+    team shares the batches out, and each of its processes has the result.
     """
     check_items(x, model.num_variables, model.depth.num_classes)
     if num_passes < 1:
         raise ValueError(f"the bound needs at least one pass, got {num_passes}")
+    losses: list[tuple[int, StepLoss]] = []
+    for number, corrupted in enumerate(_batches(model, x, generator, num_passes, batch_size)):
+        if number % team.size == team.rank:
+            losses.append((number, step_loss(model, corrupted)))
+        on_batch(len(corrupted.t))
     profile = Profile.empty(model.num_stages, model.num_variables, x.device)
     steps, values = [], []
-    for _ in range(num_passes):
-        for loss in _pass(model, x, generator, batch_size):
-            profile = profile.updated(loss)
-            steps.append(loss.stage * model.num_variables + loss.t)
-            values.append(loss.bits_per_dim.double())
-            on_batch(len(loss.t))
+    for loss in _in_order(losses, team, x.device):
+        profile = profile.updated(loss)
+        steps.append(loss.stage * model.num_variables + loss.t)
+        values.append(loss.bits_per_dim.double())
     bits = torch.cat(values).view(num_passes, len(x))
     half_width = stratified_half_width(bits, torch.cat(steps).view(num_passes, len(x)))
     return Bound(
@@ -100,13 +106,24 @@ def bound(
     )
 
 
-def _pass(model: ARDM, x: Int[Tensor, "N D"], generator: torch.Generator, batch_size: int) -> Iterator[StepLoss]:
+def _batches(
+    model: ARDM, x: Int[Tensor, "N D"], generator: torch.Generator, num_passes: int, batch_size: int
+) -> Iterator[Corrupted]:
     num_items, num_variables = x.shape
-    steps = stratified_steps(num_items, model.num_stages * num_variables, generator)
-    for rows in torch.arange(num_items, device=x.device).split(batch_size):
-        stage, t = steps[rows] // num_variables, steps[rows] % num_variables
-        rank = random_orders(len(rows), num_variables, generator)
-        yield step_loss(model, corrupt(model.depth, x[rows], stage, t, rank))
+    for _ in range(num_passes):
+        steps = stratified_steps(num_items, model.num_stages * num_variables, generator)
+        for rows in torch.arange(num_items, device=x.device).split(batch_size):
+            stage, t = steps[rows] // num_variables, steps[rows] % num_variables
+            rank = random_orders(len(rows), num_variables, generator)
+            yield corrupt(model.depth, x[rows], stage, t, rank)
+
+
+def _in_order(losses: list[tuple[int, StepLoss]], team: Team, device: torch.device) -> list[StepLoss]:
+    """The losses of all batches by their numbers, from all processes of a team."""
+    if team.size > 1:
+        numbered = team.everyones([(number, loss.to("cpu")) for number, loss in losses])
+        losses = sorted(((number, loss.to(device)) for number, loss in numbered), key=lambda pair: pair[0])
+    return [loss for _, loss in losses]
 
 
 def _half_width(values: Float[Tensor, "N"]) -> float:

@@ -10,8 +10,9 @@ revealed and at level s elsewhere. Drawing (s, t) uniformly and sigma uniformly 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from typing import TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -70,6 +71,23 @@ class Losses:
     cross_entropy: Float[Tensor, "B"]
     """The authors' CE term: the sum over masked variables, in bits, over D."""
 
+    def map(self: "L", function: Callable[[Tensor], Tensor]) -> "L":
+        """The losses with a function applied to each tensor."""
+        return type(self)(**{f.name: function(getattr(self, f.name)) for f in fields(self)})
+
+    def to(self: "L", device: torch.device | str) -> "L":
+        """The losses on a device."""
+        return self.map(lambda tensor: tensor.to(device))
+
+
+L = TypeVar("L", bound=Losses)
+
+
+def joined(parts: Sequence[L]) -> L:
+    """The losses of several batches as those of one, without their gradients."""
+    kind = type(parts[0])
+    return kind(**{f.name: torch.cat([getattr(part, f.name) for part in parts]).detach() for f in fields(kind)})
+
 
 @dataclass(frozen=True, kw_only=True)
 class StepLoss(Losses):
@@ -79,12 +97,6 @@ class StepLoss(Losses):
     t: Int[Tensor, "B"]
     nats: Float[Tensor, "B"]
     """L_{s,t} in nats: the mean over the variables not yet revealed."""
-
-
-def joined(parts: Sequence[Losses]) -> Losses:
-    """The losses of several batches, all of one kind, as those of one, without their gradients."""
-    kind = type(parts[0])
-    return kind(**{f.name: torch.cat([getattr(part, f.name) for part in parts]).detach() for f in fields(kind)})
 
 
 def step_loss(model: ARDM, corrupted: Corrupted) -> StepLoss:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ardm.errors import UsageError
+from ardm.team import ALONE, Team, local_device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,12 +18,14 @@ class Runtime:
     device: torch.device
     compile: bool = False
     """Compile the network's blocks with TorchInductor for training."""
+    team: Team = ALONE
+    """The processes that share the work."""
 
     @classmethod
     def choose(cls, device: str | None = None, *, compile: bool = True) -> "Runtime":
         """The named device, or CUDA where there is one; compiled on CUDA unless told otherwise."""
         if device is None:
-            device = "cuda" if torch.cuda.is_available() else "cpu"
+            device = local_device("cuda" if torch.cuda.is_available() else "cpu")
         if device.split(":")[0] not in ("cpu", "cuda"):
             raise UsageError(f"device {device!r} is not supported; use cpu or cuda")
         try:

@@ -5,6 +5,7 @@ import json
 import math
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 from torch import Tensor
@@ -38,9 +39,11 @@ def run_training(
     """
     if trainer.finished:
         return
-    config, clock = trainer.config.train, Clock(trainer)
-    prepare_folder(trainer, folder)
-    with metrics_log(folder, trainer.step) as log, trainer.runtime.deterministic():
+    config, team, clock = trainer.config.train, trainer.runtime.team, Clock(trainer)
+    if team.is_first:
+        prepare_folder(trainer, folder)
+    logging = metrics_log(folder, trainer.step) if team.is_first else nullcontext(unlogged)
+    with logging as log, trainer.runtime.deterministic():
 
         def log_evaluation(evaluation: Metrics) -> None:
             on_metrics(log(evaluation | {"seconds": clock.seconds()}))
@@ -48,12 +51,18 @@ def run_training(
         def heeding_stop(advance: Callable[[int], None]) -> Callable[[int], None]:
             def on_batch(num_items: int) -> None:
                 advance(num_items)
-                if stop():
+                if team.agree(stop()):
                     raise Stopped
 
             return on_batch
 
-        while trainer.step < config.steps and not stop():
+        def save() -> None:
+            clock.seconds()
+            if team.is_first:
+                save_state(trainer, folder)
+            team.wait()
+
+        while trainer.step < config.steps and not team.agree(stop()):
             metrics = trainer.train_step()
             on_step(trainer.step)
             if trainer.step % config.log_every == 0 or trainer.step == config.steps:
@@ -62,11 +71,9 @@ def run_training(
                 log_evaluation(trainer.evaluate())
                 clock.begin_lap()
             if trainer.step % config.checkpoint_every == 0:
-                clock.seconds()
-                save_state(trainer, folder)
+                save()
                 clock.begin_lap()
-        clock.seconds()
-        save_state(trainer, folder)
+        save()
         if trainer.step == config.steps:  # the profile that the planner will use deserves a closer look
             num_draws = final_draws(trainer)
             num_items = min(num_draws, trainer.num_eval_items)
@@ -75,8 +82,12 @@ def run_training(
             with contextlib.suppress(Stopped):
                 log_evaluation(trainer.evaluate(num_passes, num_items, on_batch=heeding_stop(advance)))
                 trainer.finished = True
-                clock.seconds()
-                save_state(trainer, folder)
+                save()
+
+
+def unlogged(metrics: Metrics) -> Metrics:
+    """What takes the place of a log in all processes but the first."""
+    return metrics
 
 
 class Stopped(Exception):

@@ -8,14 +8,16 @@ uninterrupted one would have.
 import copy
 import math
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
-from ardm.baselines.methods import score
+from ardm.baselines.methods import Baseline, score
 from ardm.checkpoint import AnyTrained, TrainedBaseline, TrainedModel, profile_from_tensors, profile_tensors
 from ardm.config import RunConfig
 from ardm.data.corpus import Corpus, compact_tensor
@@ -27,6 +29,21 @@ from ardm.objective import Losses, Profile, StepLoss, joined, sample_step_loss
 from ardm.optim import Muon, is_hidden_matrix
 from ardm.orders import NAMED_ORDERS, random_orders, random_strand_ranks, ranks
 from ardm.runtime import Runtime
+from ardm.team import Team
+
+
+class Objective(nn.Module):
+    """The losses of a batch with fresh draws, as a module: what shares gradients among processes wraps one."""
+
+    def __init__(self, model: ARDM | Baseline) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Int[Tensor, "B D"], generator: torch.Generator, rank: Int[Tensor, "B D"] | None) -> Losses:
+        """The losses of each item; for an ARDM in the orders with these ranks, if any."""
+        if isinstance(self.model, ARDM):
+            return sample_step_loss(self.model, x, generator, rank)
+        return self.model.losses(x, generator)
 
 
 class Trainer:
@@ -49,6 +66,10 @@ class Trainer:
         self._rank = named_rank(config, device)
         if runtime.compile:
             compile_blocks(self.model.network)
+        self._objective: nn.Module = Objective(self.model)
+        if runtime.team.size > 1:
+            check_team(config, runtime.team)
+            self._objective = DistributedDataParallel(self._objective, gradient_as_bucket_view=True)
 
     def start_from(self, trained: TrainedModel) -> None:
         """Take over the weights of a trained model; a UsageError unless it has the same network and classes."""
@@ -72,8 +93,10 @@ class Trainer:
 
     def train_step(self) -> dict[str, Tensor]:
         """One optimisation step; its metrics stay on the device."""
-        config = self.config.train
-        losses = joined([self._add_gradients(shard) for shard in range(config.num_shards)])
+        config, team = self.config.train, self.runtime.team
+        shards = team.mine(config.num_shards)
+        parts = [self._add_gradients(shard, is_last=shard == shards[-1]) for shard in shards]
+        losses = joined(parts).map(team.gathered)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip_norm)
         self._update(config.rate_factor(self.step))
         if isinstance(losses, StepLoss):
@@ -82,22 +105,28 @@ class Trainer:
         bits, cross_entropy = losses.bits_per_dim.mean(), losses.cross_entropy.mean()
         return {"bits": bits, "cross_entropy": cross_entropy, "gradient_norm": norm}
 
-    def _add_gradients(self, shard: int) -> Losses:
-        """The losses of a shard of the batch, whose gradients are added to those of the shards before."""
-        config = self.config.train
+    def _add_gradients(self, shard: int, *, is_last: bool) -> Losses:
+        """The losses of a shard of the batch, whose gradients are added to those of the shards before.
+
+        After the last shard of a process its gradients are those of the whole team.
+        """
+        config, team = self.config.train, self.runtime.team
         self._generator.manual_seed(step_seed(self.config.seed, self.step, shard))
         x = self._sampler.draw(config.shard_size, self._generator)
-        with self.runtime.autocast():
-            losses = self._losses(x)
-        bits, cross_entropy = losses.bits_per_dim.mean(), losses.cross_entropy.mean()
-        ((bits + config.cross_entropy_weight * cross_entropy) / config.num_shards).backward()
+        rank = self._ranks() if config.has_order(self.step) else None
+        with self._sharing_gradients(is_last):
+            with self.runtime.autocast():
+                losses: Losses = self._objective(x, self._generator, rank)
+            bits, cross_entropy = losses.bits_per_dim.mean(), losses.cross_entropy.mean()
+            weight = team.size / config.num_shards  # what is shared is the mean over processes
+            (weight * (bits + config.cross_entropy_weight * cross_entropy)).backward()
         return losses
 
-    def _losses(self, x: Int[Tensor, "B D"]) -> Losses:
-        if not isinstance(self.model, ARDM):
-            return self.model.losses(x, self._generator)
-        rank = self._ranks() if self.config.train.has_order(self.step) else None
-        return sample_step_loss(self.model, x, self._generator, rank)
+    def _sharing_gradients(self, is_last: bool) -> AbstractContextManager[Any]:
+        """A context in which gradients of a team are added up, if this shard is the last, or only a process's own."""
+        if isinstance(self._objective, DistributedDataParallel) and not is_last:
+            return self._objective.no_sync()
+        return nullcontext()
 
     def _ranks(self) -> Int[Tensor, "B D"]:
         """The inverses of the orders that the last part of a run trains for, one for each item of a shard."""
@@ -133,7 +162,7 @@ class Trainer:
         how: Any = {"num_passes": num_passes, "batch_size": self.config.train.shard_size, "on_batch": on_batch}
         with self.runtime.autocast():
             if isinstance(self.averaged, ARDM):
-                estimate: Estimate = bound(self.averaged, items, generator, **how)
+                estimate: Estimate = bound(self.averaged, items, generator, **how, team=self.runtime.team)
             else:
                 estimate = score(self.averaged, items, generator, **how)
         if isinstance(estimate, Bound):
@@ -203,6 +232,15 @@ class Trainer:
             prefix = f"optimizer/{name}/"
             state = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
             owners[parameter].state[parameter] = state
+
+
+def check_team(config: RunConfig, team: Team) -> None:
+    """A usage error unless each process gets as many shards of a batch."""
+    if config.train.num_shards % team.size:
+        raise UsageError(
+            f"{team.size} processes cannot share {config.train.num_shards} shards of a batch evenly: give --shards "
+            f"{team.size}, or a multiple of it"
+        )
 
 
 def spread(count: int, total: int) -> list[int]:

@@ -3,7 +3,7 @@
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -16,6 +16,8 @@ from ardm.errors import ArdmError, UsageError
 if TYPE_CHECKING:
     from ardm.baselines.methods import MethodConfig
     from ardm.config import RunConfig
+    from ardm.runtime import Runtime
+    from ardm.team import Team
     from ardm.trainer import Trainer
 
 PresetName = Literal[
@@ -61,8 +63,8 @@ class Train:
     batch_size: int | None = None
     """Items of a training step. Sizes and rates not given are the preset's, or the resumed run's."""
     shards: int | None = None
-    """Parts of a batch that are taken one after the other, where the whole does not fit the memory (gradient
-    accumulation); 1 by default."""
+    """Parts of a batch, each with draws of its own, for batches that do not fit the memory: a process takes its parts
+    one after the other (gradient accumulation). By default one for each process that torchrun has started."""
     item_length: int | None = None
     """Characters or samples of an item (text, sound)."""
     size: str | None = None
@@ -134,26 +136,34 @@ class Train:
         require_positive(minutes=self.minutes)
         if self.data.is_dir() and self.out.resolve().is_relative_to(self.data.resolve()):
             raise UsageError(f"--out {self.out} lies inside --data {self.data} and would become part of the data")
+        from ardm.runtime import Runtime
+        from ardm.team import joined_team
+
+        runtime = Runtime.choose(self.device, compile=not self.no_compile)
+        with joined_team(runtime.device) as team:
+            self._train(config, replace(runtime, team=team))
+
+    def _train(self, config: "RunConfig", runtime: "Runtime") -> None:
         from ardm.checkpoint import load_model
         from ardm.files import locked
         from ardm.media import load_corpus
-        from ardm.runtime import Runtime
         from ardm.state import holds_a_run, restore_state, write_data_path
         from ardm.trainer import Trainer
 
-        started = holds_a_run(self.out)
+        team, started = runtime.team, holds_a_run(self.out)
         if started and not self.resume:
             raise UsageError(f"{self.out} already holds a run; --resume continues it, or choose another --out")
-        corpus = load_corpus(config.data, self.data)
-        trainer = Trainer(config, corpus, Runtime.choose(self.device, compile=not self.no_compile))
+        trainer = Trainer(config, load_corpus(config.data, self.data), runtime)
         if self.init is not None and not started:
             trainer.start_from(load_model(self.init))
-        with locked(self.out):
+        team.wait()  # until then nobody writes
+        with locked(self.out) if team.is_first else nullcontext():
             if started:
                 restore_state(trainer, self.out)
-                print(f"resumed at step {trainer.step} of {config.train.steps}", file=sys.stderr)
-            write_data_path(self.out, self.data)
-            print(describe(trainer), file=sys.stderr)
+                say(team, f"resumed at step {trainer.step} of {config.train.steps}")
+            if team.is_first:
+                write_data_path(self.out, self.data)
+            say(team, describe(trainer))
             run_with_progress(trainer, self.out, self.minutes)
 
     def _config(self) -> "RunConfig":
@@ -226,7 +236,10 @@ class Train:
         rates = ("learning_rate", "muon_rate", "weight_decay", "cross_entropy_weight", "warmup_steps")
         intervals = ("eval_every", "checkpoint_every", "log_every")
         names = ("steps", "batch_size", *rates, "order", "order_fraction", "order_share", *intervals)
-        return _given(num_shards=self.shards, **{name: getattr(self, name) for name in names})
+        from ardm.team import num_launched
+
+        shards = num_launched() if self.shards is None and not self.resume else self.shards
+        return _given(num_shards=shards, **{name: getattr(self, name) for name in names})
 
 
 DATA_FLAGS = {"num_variables": "item-length", "height": "size", "width": "size", "holds_out": "train-on-all"}
@@ -247,6 +260,12 @@ def _given(**flags: Any) -> dict[str, Any]:
     return {name: value for name, value in flags.items() if value is not None}
 
 
+def say(team: "Team", line: str) -> None:
+    """A line on stderr, from one process of all."""
+    if team.is_first:
+        print(line, file=sys.stderr)
+
+
 def run_with_progress(trainer: "Trainer", folder: Path, minutes: float | None) -> None:
     """Train with a progress bar or, where there is no terminal, a line for each evaluation."""
     import time
@@ -256,10 +275,12 @@ def run_with_progress(trainer: "Trainer", folder: Path, minutes: float | None) -
 
     from ardm.train import run_training
 
+    is_first = trainer.runtime.team.is_first
     deadline = None if minutes is None else time.monotonic() + 60 * minutes - trainer.seconds
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with interrupts() as interrupted, Progress(*columns, console=console, disable=not sys.stderr.isatty()) as bar:
+    console = Console(stderr=True, quiet=not is_first)
+    hidden = not is_first or not sys.stderr.isatty()
+    with interrupts() as interrupted, Progress(*columns, console=console, disable=hidden) as bar:
         task = bar.add_task("training", total=trainer.config.train.steps, completed=trainer.step)
 
         def on_metrics(metrics: dict[str, Any]) -> None:
@@ -273,7 +294,7 @@ def run_with_progress(trainer: "Trainer", folder: Path, minutes: float | None) -
             what = "loss profile" if trainer.config.method.is_ardm else "held-out bits"
             console.print(profile_line(what, num_observations), highlight=False)
             bar.reset(task, description=what, total=num_observations)
-            return advancing(bar, task, what, num_observations)
+            return advancing(bar, task, what, num_observations) if is_first else lambda count: None
 
         run_training(
             trainer,
@@ -285,7 +306,8 @@ def run_with_progress(trainer: "Trainer", folder: Path, minutes: float | None) -
         )
     if interrupted and not trainer.finished:
         raise ArdmError(f"stopped at step {trainer.step}, which is saved in {folder}; --resume goes on")
-    print(f"{'done' if trainer.finished else 'stopped'} at step {trainer.step}: {folder}")
+    if is_first:
+        print(f"{'done' if trainer.finished else 'stopped'} at step {trainer.step}: {folder}")
 
 
 def describe(trainer: "Trainer") -> str:
@@ -294,9 +316,12 @@ def describe(trainer: "Trainer") -> str:
     shape = " x ".join(map(str, config.data.shape))
     kind = f"{trainer.model.num_stages} stage(s)" if config.method.is_ardm else f"method {config.method.name}"
     model = f"{config.preset}, {size:,} parameters, {kind}"
+    train, team = config.train, trainer.runtime.team
+    shards = f" in {train.num_shards} shards" if train.num_shards > 1 else ""
+    processes = f" by {team.size} processes" if team.size > 1 else ""
     return (
-        f"{model}, items of {shape} from {trainer.corpus.title}; {config.train.steps} steps of "
-        f"{config.train.batch_size} items on {trainer.runtime.device.type}"
+        f"{model}, items of {shape} from {trainer.corpus.title}; {train.steps} steps of {train.batch_size} items"
+        f"{shards}{processes} on {trainer.runtime.device.type}"
     )
 
 

@@ -1,0 +1,94 @@
+"""The processes that share the work of one command, as torchrun starts them: `torchrun ... -m ardm train`.
+
+Every process has the whole model and makes the same random draws for what the others do, so that the answer does not
+depend on how many there are. Tensors travel by NCCL between GPUs and by Gloo between CPUs; decisions, which must not
+wait for a GPU, by Gloo always.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Team:
+    """This process among those that work together; the first one speaks and writes for all."""
+
+    rank: int = 0
+    size: int = 1
+    control: Any = None
+    """The group of processes that decisions travel in; None for a process alone."""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process speaks and writes."""
+        return self.rank == 0
+
+    def mine(self, count: int) -> range:
+        """Which of so many pieces of work are this process's."""
+        return range(self.rank, count, self.size)
+
+    def agree(self, flag: bool) -> bool:
+        """Whether any process says so."""
+        if self.size == 1:
+            return flag
+        flags = torch.tensor([int(flag)])
+        dist.all_reduce(flags, group=self.control)
+        return bool(flags.item())
+
+    def wait(self) -> None:
+        """Go on when all processes have come here."""
+        if self.size > 1:
+            dist.barrier(group=self.control)
+
+    def everyones(self, values: Sequence[T]) -> list[T]:
+        """What all processes have, those of the first one first; values must be small and not on a GPU."""
+        if self.size == 1:
+            return list(values)
+        lists: list[Any] = [None] * self.size
+        dist.all_gather_object(lists, list(values), group=self.control)
+        return [value for part in lists for value in part]
+
+    def gathered(self, tensor: Tensor) -> Tensor:
+        """The rows of all processes, those of the first one first; all must have as many."""
+        if self.size == 1:
+            return tensor
+        parts = [torch.empty_like(tensor) for _ in range(self.size)]
+        dist.all_gather(parts, tensor.contiguous())
+        return torch.cat(parts)
+
+
+ALONE = Team()
+
+
+def num_launched() -> int:
+    """The processes that torchrun has started; 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def local_device(kind: str) -> str:
+    """The device of this process, of those of its machine."""
+    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if kind == "cuda" else kind
+
+
+@contextmanager
+def joined_team(device: torch.device) -> Iterator[Team]:
+    """The processes that torchrun has started; a team of one without it."""
+    if num_launched() == 1:
+        yield ALONE
+        return
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield Team(dist.get_rank(), dist.get_world_size(), dist.new_group(backend="gloo"))
+    finally:
+        dist.destroy_process_group()

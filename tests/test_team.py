@@ -1,0 +1,96 @@
+"""Several processes that train one model, by Gloo on CPUs: the same result as one process, whatever their number."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from ardm.checkpoint import load_model, read_tensors
+from ardm.cli import main
+from ardm.state import STATE_FILE
+from ardm.team import ALONE, Team
+from tiny import TEXT
+
+SIZES = {"batch-size": 8, "item-length": 16, "layers": 1, "width": 32, "head-width": 16, "kernel": 1}
+FLAGS = [word for flag, value in SIZES.items() for word in (f"--{flag}", str(value))]
+
+
+def arguments(folder: Path, *flags: str) -> list[str]:
+    """Those of a tiny training to a folder, on the text beside it."""
+    data = folder.parent / "text.txt"
+    data.write_text(TEXT)
+    return ["train", "text", "--data", str(data), "--out", str(folder), *FLAGS, *flags]
+
+
+def train_in_two(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    """The training in two processes."""
+    launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "ardm"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-m", *launcher, *arguments(folder, *flags)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+
+
+def train_in_one(folder: Path, *flags: str) -> None:
+    """The training in this process, in shards as if in two."""
+    assert main(arguments(folder, "--shards", "2", *flags)) == 0
+
+
+def bits(folder: Path) -> list[float]:
+    """All the numbers that a run logged."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    names = ("bits", "cross_entropy", "gradient_norm", "valid_bits")
+    return [line[name] for line in lines for name in names if name in line]
+
+
+def assert_alike(a: Path, b: Path) -> None:
+    """The same weights, averages, momenta, profile and numbers, to float tolerance."""
+    (first, _), (second, _) = (read_tensors(folder / STATE_FILE, "training state") for folder in (a, b))
+    assert first.keys() == second.keys()
+    for name in first:
+        torch.testing.assert_close(first[name], second[name], rtol=2e-4, atol=2e-5, msg=name)
+    assert bits(a) == pytest.approx(bits(b), rel=1e-4)
+
+
+LOGGED = ["--log-every", "1", "--eval-every", "4"]
+
+
+def test_two_processes_train_as_one_and_the_first_speaks_and_writes(tmp_path):
+    train_in_one(tmp_path / "one", "--steps", "9", *LOGGED)
+    output = train_in_two(tmp_path / "two", "--steps", "9", *LOGGED)
+    assert output.returncode == 0, output.stderr
+    assert_alike(tmp_path / "one", tmp_path / "two")
+    assert output.stdout.count("done at step 9") == 1
+    assert output.stderr.count("9 steps of 8 items in 2 shards by 2 processes on cpu") == 1
+    assert len((tmp_path / "two" / "metrics.jsonl").read_text().splitlines()) == 9 + 3
+    assert load_model(tmp_path / "two").config.train.num_shards == 2
+    assert not list((tmp_path / "two").glob("*.partial"))
+
+
+def test_a_run_moves_between_numbers_of_processes(tmp_path):
+    for folder in (tmp_path / "one", tmp_path / "moved"):
+        train_in_one(folder, "--steps", "3")
+    train_in_one(tmp_path / "one", "--steps", "6", "--resume")
+    output = train_in_two(tmp_path / "moved", "--steps", "6", "--resume")
+    assert "resumed at step 3 of 6" in output.stderr
+    for folder in (tmp_path / "one", tmp_path / "moved"):
+        train_in_one(folder, "--steps", "9", "--resume")
+    assert_alike(tmp_path / "one", tmp_path / "moved")
+
+
+def test_bad_usage_is_said_once(tmp_path):
+    output = train_in_two(tmp_path / "run", "--shards", "3", "--batch-size", "9")
+    assert output.returncode != 0
+    assert output.stderr.count("ardm: 2 processes cannot share 3 shards of a batch evenly: give --shards 2") == 1
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+def test_a_process_alone_is_a_team():
+    assert list(ALONE.mine(3)) == [0, 1, 2]
+    assert ALONE.agree(True)
+    assert not ALONE.agree(False)
+    assert ALONE.everyones([1, 2]) == [1, 2]
+    assert [list(Team(rank, 2).mine(5)) for rank in (0, 1)] == [[0, 2, 4], [1, 3]]
