@@ -250,7 +250,7 @@ def test_a_command_is_one_line_to_copy():
     line = command_line(*find("cifar10-upscale4/calls-50"), "minutes")
     assert line == (
         "ardm train cifar10 --data DATA --out RUNS/cifar10-upscale4 --resume --train-on-all --steps 4500 --base 4 && "
-        "ardm eval RUNS/cifar10-upscale4 DATA --items 200 --batch-size 500 --calls 200 --json "
+        "ardm eval RUNS/cifar10-upscale4 DATA --items 100 --batch-size 500 --calls 200 --json "
         "-o RUNS/cifar10-upscale4/calls-50.json"
     )
     assert command_line(*find("box-images/codec"), "paper").startswith("ardm bench codec --model images --data DATA ")

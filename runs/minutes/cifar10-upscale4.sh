@@ -15,8 +15,8 @@ runs=$2
 
 ardm train cifar10 --data "$data" --out "$runs"/cifar10-upscale4 --resume --train-on-all --steps 4500 --base 4
 ardm eval "$runs"/cifar10-upscale4 "$data" --items 10000 --batch-size 500 --passes 4 --profile "$runs"/cifar10-upscale4/profile.json --json -o "$runs"/cifar10-upscale4/bits.json
-ardm eval "$runs"/cifar10-upscale4 "$data" --items 200 --batch-size 500 --passes 100 --json -o "$runs"/cifar10-upscale4/few.json
-ardm eval "$runs"/cifar10-upscale4 "$data" --items 200 --batch-size 500 --calls 2000 --json -o "$runs"/cifar10-upscale4/calls-500.json
-ardm eval "$runs"/cifar10-upscale4 "$data" --items 200 --batch-size 500 --calls 400 --json -o "$runs"/cifar10-upscale4/calls-100.json
-ardm eval "$runs"/cifar10-upscale4 "$data" --items 200 --batch-size 500 --calls 200 --json -o "$runs"/cifar10-upscale4/calls-50.json
+ardm eval "$runs"/cifar10-upscale4 "$data" --items 100 --batch-size 500 --passes 100 --json -o "$runs"/cifar10-upscale4/few.json
+ardm eval "$runs"/cifar10-upscale4 "$data" --items 100 --batch-size 500 --calls 2000 --json -o "$runs"/cifar10-upscale4/calls-500.json
+ardm eval "$runs"/cifar10-upscale4 "$data" --items 100 --batch-size 500 --calls 400 --json -o "$runs"/cifar10-upscale4/calls-100.json
+ardm eval "$runs"/cifar10-upscale4 "$data" --items 100 --batch-size 500 --calls 200 --json -o "$runs"/cifar10-upscale4/calls-50.json
 ardm sample "$runs"/cifar10-upscale4 -n 2 --calls 400 --chain --json -o "$runs"/cifar10-upscale4/chain.json

@@ -14,9 +14,9 @@ runs=$2
 
 ardm train cifar10-paper --data "$data" --out "$runs"/cifar10-oa --resume
 ardm eval "$runs"/cifar10-oa "$data" --items 10000 --batch-size 500 --passes 4 --profile "$runs"/cifar10-oa/profile.json --json -o "$runs"/cifar10-oa/bits.json
-ardm eval "$runs"/cifar10-oa "$data" --items 200 --batch-size 500 --passes 100 --json -o "$runs"/cifar10-oa/few.json
-ardm eval "$runs"/cifar10-oa "$data" --items 200 --batch-size 500 --calls 500 --json -o "$runs"/cifar10-oa/calls-500.json
-ardm eval "$runs"/cifar10-oa "$data" --items 200 --batch-size 500 --calls 100 --json -o "$runs"/cifar10-oa/calls-100.json
-ardm eval "$runs"/cifar10-oa "$data" --items 200 --batch-size 500 --calls 50 --json -o "$runs"/cifar10-oa/calls-50.json
+ardm eval "$runs"/cifar10-oa "$data" --items 100 --batch-size 500 --passes 100 --json -o "$runs"/cifar10-oa/few.json
+ardm eval "$runs"/cifar10-oa "$data" --items 100 --batch-size 500 --calls 500 --json -o "$runs"/cifar10-oa/calls-500.json
+ardm eval "$runs"/cifar10-oa "$data" --items 100 --batch-size 500 --calls 100 --json -o "$runs"/cifar10-oa/calls-100.json
+ardm eval "$runs"/cifar10-oa "$data" --items 100 --batch-size 500 --calls 50 --json -o "$runs"/cifar10-oa/calls-50.json
 ardm eval "$runs"/cifar10-oa "$data" --items 10000 --batch-size 500 --diffusion-steps 1000 --passes 4 --json -o "$runs"/cifar10-oa/d3pm-1000.json
 ardm sample "$runs"/cifar10-oa -n 2 --calls 200 --chain --json -o "$runs"/cifar10-oa/chain.json

@@ -14,7 +14,8 @@ WAVENET = ByScale("sc09-wavenet --steps 1900", "sc09-paper --shards 4")
 
 TEXTS = ByScale("--items 4000 --batch-size 512", "--items None --batch-size 512")
 IMAGES = same("--items 10000 --batch-size 500")
-FEW_IMAGES = same("--items 200 --batch-size 500")
+GAUSSIAN_IMAGES = same("--items 10000 --batch-size 100")
+FEW_IMAGES = same("--items 100 --batch-size 500")
 CLIPS = ByScale("--items 1000 --batch-size 100", "--items None --batch-size 100")
 FEW_CLIPS = same("--items 12 --batch-size 100")
 """The items that are scored; of few where every one takes hundreds of calls."""
@@ -122,7 +123,7 @@ IMAGE_RUNS = (
         name="cifar10-d3pm-gaussian",
         start=CIFAR10,
         flags="--method d3pm-gaussian --diffusion-steps 1000",
-        measurements=(bits(IMAGES, passes=4),),
+        measurements=(bits(GAUSSIAN_IMAGES),),
     ),
     Run(
         name="box-images",
