@@ -142,9 +142,6 @@ FIGURES: tuple[Figure[Any], ...] = (
         caption=f"{HEIGHTS}: ARDM-Upscale 4 of CIFAR-10, four stages",
         of="cifar10-upscale4/bits",
     ),
-    LossFigure(
-        name="loss-sc09-upscale4", caption=f"{HEIGHTS}: ARDM-Upscale 4 of SC09, eight stages", of="sc09-upscale4/bits"
-    ),
     PlanFigure(
         name="plan-text8-oa",
         caption="The planned schedule of the OA-ARDM of text8 in 20 calls; steps of one height share a call",

@@ -162,7 +162,7 @@ SOUND_RUNS = (
         start=SC09,
         flags="--base 4",
         measurements=(
-            bits(CLIPS, passes=8, has_profile=True),
+            bits(CLIPS, passes=8),
             few(FEW_CLIPS, passes=2000),
             *calls(FEW_CLIPS, SOUND_BUDGETS, num_stages=8),
         ),
