@@ -13,6 +13,7 @@ from ardm.checkpoint import load_model, read_tensors
 from ardm.cli import main
 from ardm.state import STATE_FILE
 from ardm.team import ALONE, Team
+from invoke import output
 from tiny import TEXT
 
 SIZES = {"batch-size": 8, "item-length": 16, "layers": 1, "width": 32, "head-width": 16, "kernel": 1}
@@ -26,12 +27,17 @@ def arguments(folder: Path, *flags: str) -> list[str]:
     return ["train", "text", "--data", str(data), "--out", str(folder), *FLAGS, *flags]
 
 
-def train_in_two(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    """The training in two processes."""
+def run_in_two(words: list[str]) -> subprocess.CompletedProcess[str]:
+    """A command in two processes."""
     launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "ardm"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, "-m", *launcher, *arguments(folder, *flags)]
+    command = [sys.executable, "-m", *launcher, *words]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+
+
+def train_in_two(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    """The training in two processes."""
+    return run_in_two(arguments(folder, *flags))
 
 
 def train_in_one(folder: Path, *flags: str) -> None:
@@ -79,6 +85,20 @@ def test_a_run_moves_between_numbers_of_processes(tmp_path):
     for folder in (tmp_path / "one", tmp_path / "moved"):
         train_in_one(folder, "--steps", "9", "--resume")
     assert_alike(tmp_path / "one", tmp_path / "moved")
+
+
+@pytest.mark.parametrize("flags", [["--passes", "3"], ["--calls", "5"], ["--order", "raster"]], ids=" ".join)
+def test_two_processes_score_as_one(flags, tmp_path, capsys):
+    train_in_one(tmp_path / "run", "--steps", "2")
+    words = ["eval", str(tmp_path / "run"), str(tmp_path / "text.txt"), "--items", "7", "--batch-size", "3", "--json"]
+    alone = json.loads(output(capsys, [*words, *flags]))
+    together = run_in_two([*words, *flags])
+    assert together.returncode == 0, together.stderr
+    shared = json.loads(together.stdout)
+    for name in ("bits_per_dim", "half_width"):
+        assert shared.pop(name) == pytest.approx(alone.pop(name), rel=1e-5)
+    alone.pop("draws_half_width", None), shared.pop("draws_half_width", None)
+    assert shared == alone
 
 
 def test_bad_usage_is_said_once(tmp_path):

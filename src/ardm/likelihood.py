@@ -161,13 +161,14 @@ def exact_bits(
     *,
     batch_size: int = 64,
     on_batch: Callable[[int], None] = lambda num_calls: None,
+    team: Team = ALONE,
 ) -> Float[Tensor, "N"]:
     """-log2 p(x) of each item, in bits, for its order and the schedule: exact, one row of a call for each group.
 
     A schedule that begins at step n takes the first n variables of the order as given and scores the rest; one
     that ends before D leaves the last ones out (see `conditional_bits`).
     """
-    return _score(model, x, orders, schedule, _members, batch_size, on_batch)
+    return _score(model, x, orders, schedule, _members, batch_size, on_batch, team)
 
 
 @torch.no_grad()
@@ -196,6 +197,7 @@ def schedule_bits_bound(
     *,
     batch_size: int = 64,
     on_batch: Callable[[int], None] = lambda num_calls: None,
+    team: Team = ALONE,
 ) -> Float[Tensor, "N"]:
     """An unbiased estimate, in bits for each item, of its average cost over random orders under a schedule.
 
@@ -203,7 +205,7 @@ def schedule_bits_bound(
     variance than its own k members.
     """
     orders = random_stage_orders(len(x), model.num_stages, x.shape[1], generator)
-    return _score(model, x, orders, schedule, _all_hidden, batch_size, on_batch)
+    return _score(model, x, orders, schedule, _all_hidden, batch_size, on_batch, team)
 
 
 Weigh = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -225,11 +227,20 @@ def _score(
     weigh: Weigh,
     batch_size: int,
     on_batch: Callable[[int], None],
+    team: Team,
 ) -> Float[Tensor, "N"]:
-    """Weighted bits of every call of every item."""
-    scored = _scored_rows(model, x, orders, schedule, weigh, batch_size, on_batch)
-    nats = torch.cat([weighted.sum(1) for _, weighted in scored])
-    return nats.view(len(x), schedule.num_calls).sum(1) / math.log(2)
+    """Weighted bits of every call of every item; a team shares the items out."""
+    check_items(x, model.num_variables, model.depth.num_classes)
+    own = torch.arange(team.rank, len(x), team.size, device=x.device)
+    bits = x.new_zeros(len(own), dtype=torch.float64)
+    if len(own):
+        scored = _scored_rows(model, x[own], orders[own], schedule, weigh, batch_size, on_batch)
+        nats = torch.cat([weighted.sum(1) for _, weighted in scored])
+        bits = nats.view(len(own), schedule.num_calls).sum(1) / math.log(2)
+    if team.size == 1:
+        return bits
+    by_item = sorted(team.everyones(list(zip(own.tolist(), bits.tolist(), strict=True))))
+    return torch.tensor([one for _, one in by_item], dtype=torch.float64, device=x.device)
 
 
 def _scored_rows(

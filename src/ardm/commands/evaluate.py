@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ardm.baselines.methods import Baseline
     from ardm.checkpoint import AnyTrained, TrainedModel
     from ardm.likelihood import Estimate
+    from ardm.team import Team
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +78,13 @@ class Evaluate:
         require_positive(diffusion_steps=self.diffusion_steps)
         self._check_profile()
         check_writable(self.output)
+        from ardm.runtime import Runtime
+        from ardm.team import joined_team
+
+        with joined_team(Runtime.choose(self.device).device) as team:
+            self._evaluate(team)
+
+    def _evaluate(self, team: "Team") -> None:
         import torch
 
         from ardm.media import medium_of
@@ -87,9 +95,11 @@ class Evaluate:
         x, generator = torch.from_numpy(items).to(device), torch.Generator(device).manual_seed(self.seed)
         with autocast():
             if baseline is None:
-                estimate = self._estimate(cast("TrainedModel", trained), x, generator)
+                estimate = self._estimate(cast("TrainedModel", trained), x, generator, team)
             else:
                 estimate = self._baseline_estimate(baseline, x, generator)
+        if not team.is_first:
+            return
         if self.json:
             record = estimate.to_dict() | {"data": title, "seed": self.seed}
             write_output(self.output, to_json(record | {"model": facts_of(trained), "hardware": hardware(device)}))
@@ -128,28 +138,28 @@ class Evaluate:
             raise UsageError(f"a profile file ends in .npy or .json, got {self.profile.name}")
         check_writable(self.profile)
 
-    def _estimate(self, trained: "TrainedModel", x: "Tensor", generator: "torch.Generator") -> "Estimate":
+    def _estimate(self, trained: "TrainedModel", x: "Tensor", generator: "torch.Generator", team: "Team") -> "Estimate":
         from ardm.likelihood import bound, exact_bits, mean_bits, schedule_bits_bound
 
         model = trained.model
         if self.order == "random" and self.calls is None:
             with progress("bound", self.passes * len(x)) as advance:
-                result = bound(
-                    model, x, generator, num_passes=self.passes, batch_size=self.batch_size, on_batch=advance
-                )
-            if self.profile is not None:
+                how: Any = {"batch_size": self.batch_size, "on_batch": advance, "team": team}
+                result = bound(model, x, generator, num_passes=self.passes, **how)
+            if self.profile is not None and team.is_first:
                 write_profile(self.profile, result.profile.observed_bits().cpu().numpy())
             return result
         schedule = make_schedule(trained, self.calls, self.schedule)
         kind = self._kind(schedule.num_calls)
-        with progress("calls", schedule.num_calls * len(x)) as advance:
+        with progress("calls", schedule.num_calls * len(team.mine(len(x)))) as advance:
+            how = {"batch_size": self.batch_size, "on_batch": advance, "team": team}
             if self.order == "random":
                 name = f"bound over random orders, {kind}"
-                bits = schedule_bits_bound(model, x, schedule, generator, batch_size=self.batch_size, on_batch=advance)
+                bits = schedule_bits_bound(model, x, schedule, generator, **how)
             else:
                 name = f"exact, {self.order} order, {kind}"
                 orders, schedule = make_orders_and_schedule(self.order, schedule, len(x), model.shape, generator)
-                bits = exact_bits(model, x, orders, schedule, batch_size=self.batch_size, on_batch=advance)
+                bits = exact_bits(model, x, orders, schedule, **how)
         return mean_bits(bits, model.num_variables, name, is_exact=self.order != "random")
 
     def _kind(self, num_calls: int) -> str:
