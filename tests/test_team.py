@@ -101,6 +101,15 @@ def test_two_processes_score_as_one(flags, tmp_path, capsys):
     assert shared == alone
 
 
+def test_two_processes_sample_as_one(tmp_path, capsys):
+    train_in_one(tmp_path / "run", "--steps", "2")
+    words = ["sample", str(tmp_path / "run"), "-n", "5", "--batch-size", "2", "--calls", "4", "--chain"]
+    alone = output(capsys, words)
+    together = run_in_two(words)
+    assert together.returncode == 0, together.stderr
+    assert together.stdout == alone
+
+
 def test_bad_usage_is_said_once(tmp_path):
     output = train_in_two(tmp_path / "run", "--shards", "3", "--batch-size", "9")
     assert output.returncode != 0

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ardm.media.medium import GappedItem, Medium
     from ardm.orders import Shape
     from ardm.schedule import Schedule
+    from ardm.team import Team
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,10 +75,21 @@ class SamplerFlags:
         """How many items are written, at most."""
         return self.n * (medium.num_states if self.chain else 1)
 
-    def draw(self, trained: "TrainedModel", device: "torch.device", gaps: "GappedItem | None") -> None:
-        """Draw the samples and show them."""
-        import torch
+    def run(self) -> None:
+        """Sample and show, alone or in several processes that share the batches out."""
+        self.check()
+        from ardm.runtime import Runtime
+        from ardm.team import joined_team
 
+        with joined_team(Runtime.choose(self.device).device) as team:
+            self.run_in(team)
+
+    def run_in(self, team: "Team") -> None:
+        """This process's part of it."""
+        raise NotImplementedError
+
+    def draw(self, trained: "TrainedModel", gaps: "GappedItem | None", team: "Team") -> None:
+        """Draw the samples and show them."""
         from ardm.media import medium_of
         from ardm.media.medium import steps_to_fill
         from ardm.parametrizations import LogisticMixtureParametrization
@@ -85,14 +97,14 @@ class SamplerFlags:
         model, medium = trained.model, medium_of(trained)
         if self.top_p < 1 and isinstance(model.parametrization, LogisticMixtureParametrization):
             raise UsageError("top-p needs a list of classes, which mixtures of logistics have not; use --temperature")
-        generator = torch.Generator(device).manual_seed(self.seed)
         steps = steps_to_fill(gaps, model.num_variables, model.num_stages)
         schedule = make_schedule(trained, self.calls, self.schedule, *steps)
         length = gaps.length if gaps else model.num_variables
         self.show(
             medium,
             model.shape,
-            lambda count: self._states(trained, schedule, count, generator, gaps),
+            lambda count, generator: self._states(trained, schedule, count, generator, gaps),
+            team,
             num_calls=schedule.num_calls,
             length=length,
         )
@@ -101,7 +113,8 @@ class SamplerFlags:
         self,
         medium: "Medium",
         shape: "Shape",
-        states_of: "Callable[[int], Iterator[np.ndarray]]",
+        states_of: "Callable[[int, torch.Generator], Iterator[np.ndarray]]",
+        team: "Team",
         *,
         num_calls: int,
         length: int,
@@ -110,17 +123,29 @@ class SamplerFlags:
         from ardm.media.medium import Samples
 
         shown = spread(num_calls, medium.num_states) if self.chain else [num_calls - 1]
-        batches = [min(self.batch_size, self.n - done) for done in range(0, self.n, self.batch_size)]
-        chains: list[list[np.ndarray]] = []
+        sizes = [min(self.batch_size, self.n - done) for done in range(0, self.n, self.batch_size)]
+        batches = team.mine(len(sizes))
+        drawn: list[tuple[int, list[np.ndarray]]] = []
         with progress("sampling", num_calls * len(batches)) as advance:
-            for count in batches:
+            for batch in batches:
                 states: list[np.ndarray] = []
-                for call, state in enumerate(states_of(count)):
-                    states += [state] if call in shown else []
+                for call, state in enumerate(states_of(sizes[batch], self._generator(batch))):
+                    states += [state[:, :length]] if call in shown else []
                     advance(1)
-                chains += [[state[i, :length] for state in states] for i in range(count)]
+                drawn.append((batch, states))
+        drawn = sorted(team.everyones(drawn), key=lambda pair: pair[0])
+        chains = [[state[i] for state in states] for batch, states in drawn for i in range(sizes[batch])]
         samples = Samples(chains=chains, shape=shape, calls=[call + 1 for call in shown], is_chain=self.chain)
-        medium.write(samples, self.output, as_json=self.json)
+        if team.is_first:
+            medium.write(samples, self.output, as_json=self.json)
+
+    def _generator(self, batch: int) -> "torch.Generator":
+        """A batch's own generator, so that it does not matter which process draws it."""
+        import torch
+
+        from ardm.runtime import Runtime
+
+        return torch.Generator(Runtime.choose(self.device).device).manual_seed(self.seed + (batch << 32))
 
     def _states(
         self,
@@ -165,10 +190,9 @@ class Sample(SamplerFlags):
     size: str | None = None
     """WIDTHxHEIGHT of images, such as 48x32, or seconds of sound; by default the size the model was trained on."""
 
-    def run(self) -> None:
+    def run_in(self, team: "Team") -> None:
         """Sample and show."""
-        self.check()
-        trained, device, autocast = load_any(self.model, self.device)
+        trained, _, autocast = load_any(self.model, self.device)
         from ardm.checkpoint import TrainedBaseline
         from ardm.media import medium_of
 
@@ -176,14 +200,12 @@ class Sample(SamplerFlags):
         medium.check_output(self.output, self.num_shown(medium), as_json=self.json)
         with autocast():
             if isinstance(trained, TrainedBaseline):
-                self._draw_baseline(trained, device)
+                self._draw_baseline(trained, team)
             else:
-                self.draw(trained.for_shape(medium.shape(self.size)), device, None)
+                self.draw(trained.for_shape(medium.shape(self.size)), None, team)
 
-    def _draw_baseline(self, trained: "TrainedBaseline", device: "torch.device") -> None:
+    def _draw_baseline(self, trained: "TrainedBaseline", team: "Team") -> None:
         """Draw samples of a baseline and show them."""
-        import torch
-
         from ardm.baselines.methods import sample_chain
         from ardm.media import medium_of
 
@@ -192,11 +214,11 @@ class Sample(SamplerFlags):
                 "a baseline samples as it was trained: leave out --order, --size, --temperature and --top-p"
             )
         model = trained.model if self.calls is None else with_diffusion_steps(trained.model, self.calls)
-        generator = torch.Generator(device).manual_seed(self.seed)
         self.show(
             medium_of(trained),
             model.shape,
-            lambda count: (state.cpu().numpy() for state in sample_chain(model, count, generator)),
+            lambda count, generator: (state.cpu().numpy() for state in sample_chain(model, count, generator)),
+            team,
             num_calls=model.num_calls,
             length=model.num_variables,
         )
@@ -219,10 +241,9 @@ class Infill(SamplerFlags):
         if self.order == "strands":
             raise UsageError("strands are an order of whole items; gaps are filled in any other --order")
 
-    def run(self) -> None:
+    def run_in(self, team: "Team") -> None:
         """Infill and show."""
-        self.check()
-        trained, device, autocast = load(self.model, self.device)
+        trained, _, autocast = load(self.model, self.device)
         from ardm.media import medium_of
 
         medium = medium_of(trained)
@@ -232,4 +253,4 @@ class Infill(SamplerFlags):
             raise UsageError(f"{self.output} is the input or the mask itself; write to another file")
         gaps = medium.gapped_item(self.input, self.mask)
         with autocast():
-            self.draw(trained.for_shape(gaps.shape), device, gaps)
+            self.draw(trained.for_shape(gaps.shape), gaps, team)
