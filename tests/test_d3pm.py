@@ -444,6 +444,16 @@ def test_estimates_are_unbiased(name, generator):
     assert losses.mean().item() == pytest.approx(exact, abs=3 * losses.std().item() / 8000**0.5)
 
 
+def test_the_interval_is_that_of_repeated_estimates(generator):
+    """Where losses fall steeply over the steps, too: the first ones of Gaussian noise cost far more than the rest."""
+    model = D3PM(Indifferent(16), Gaussian(16, linear_betas(50)), (2,), weighted=True)
+    items = torch.randint(16, (400, 2), generator=generator)
+    results = [bound(model, items, generator, num_passes=2, batch_size=400) for _ in range(60)]
+    spread = 1.96 * torch.tensor([r.bits_per_dim for r in results]).std().item()
+    widths = torch.tensor([r.half_width for r in results])
+    assert 0.6 * spread < widths.mean().item() < 2.5 * spread
+
+
 def test_the_cross_entropy_is_that_of_what_is_unknown(generator):
     """Of a network that knows nothing: log2 K for each variable, of which (T + 1) / 2T are masked."""
     items = torch.zeros(6000, 2, dtype=torch.int64)

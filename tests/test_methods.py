@@ -5,15 +5,17 @@ What each method computes is tested beside it (test_d3pm.py, test_causal.py).
 
 import json
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 import torch
 
 from ardm.baselines.causal import Autoregressive
 from ardm.baselines.d3pm import D3PM, bound_all_steps, from_ardm
-from ardm.baselines.methods import MethodConfig
+from ardm.baselines.methods import NOISE_LEVELS, MethodConfig, MethodName
 from ardm.checkpoint import TrainedBaseline, load_any, load_model
 from ardm.cli import main
+from ardm.commands import train
 from ardm.config import DepthConfig, RunConfig
 from ardm.errors import CheckpointError
 from ardm.likelihood import bound, mean_bits, schedule_bits_bound
@@ -120,8 +122,12 @@ def test_the_noise_level_reaches_networks_without_a_step():
     with torch.no_grad():
         model.network.head.weight.normal_()  # which starts at zero
     x = torch.zeros(2, 16, dtype=torch.long)
-    first, last = model(x, torch.tensor([1, 10]))
+    first, last = model._logits(x, torch.tensor([1, 10]))  # before they are weighted by the noise
     assert not torch.allclose(first, last)
+    stages = []
+    model.network.forward = lambda inputs, mask, stage, t: stages.append(stage) or torch.zeros(*inputs.shape, 5)
+    model(torch.zeros(10, 16, dtype=torch.long), torch.arange(1, 11))
+    assert stages[0].tolist() == [(step - 1) * NOISE_LEVELS // 10 for step in range(1, 11)]
 
 
 def test_what_networks_of_baselines_are():
@@ -134,16 +140,19 @@ def test_what_networks_of_baselines_are():
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: MethodConfig(name="d3pm-uniform", num_steps=0), "a D3PM needs at least 1 step, got 0"),
+        (
+            lambda: MethodConfig(name="d3pm-uniform", num_steps=0),
+            "a d3pm-uniform model has 1 to 1000000 steps of noise, got 0",
+        ),
         (lambda: with_method(tiny_config(), "causal", depth=DepthConfig(base=2)), "causal has no stages"),
         (lambda: with_method(tiny_config(order="raster"), "permuted"), "permuted is not trained for an order"),
         (lambda: with_method(tiny_config(), "d3pm-gaussian"), "characters are not; use d3pm-uniform"),
-        (lambda: with_method(tiny_audio_config(), "d3pm-uniform"), "a logit for each class, and sound have too many"),
-        (lambda: with_method(tiny_audio_config(), "causal"), "causal has no form of the network unet"),
-        (lambda: with_method(tiny_image_config(), "permuted"), "permuted has no form of the network unet"),
+        (lambda: with_method(tiny_audio_config(), "d3pm-uniform"), "needs a logit for each class"),
+        (lambda: with_method(tiny_audio_config(), "causal"), "causal has no form of a unet network: it is for text"),
+        (lambda: with_method(tiny_image_config(), "permuted"), "permuted has no form of a unet network"),
         (
             lambda: with_method(tiny_audio_config(), "permuted", network=SMALL_WAVENET),
-            "permuted has no form of the network paper-wavenet",
+            "permuted has no form of a paper-wavenet network",
         ),
     ],
 )
@@ -207,6 +216,7 @@ def test_eval_scores_an_ardm_as_a_d3pm(runs, capsys):
             record = json.loads(output(capsys, ["eval", str(runs / name), str(runs / "text.txt"), *flags]))
             assert record["estimator"] == f"bound of {steps} steps of diffusion, stratified, 8 pass(es)"
             bits[name, steps] = record["bits_per_dim"]
+    assert len({*bits.values()}) == 4
     assert all(value > 1 for value in bits.values())
 
 
@@ -242,8 +252,9 @@ def test_info_describes_a_baseline(runs, capsys):
         ("sample RUNS/causal --calls 4", "an autoregressive baseline has no steps of diffusion"),
         ("sample RUNS/d3pm-uniform --calls 4", "only a D3PM with the absorbing process"),
         ("train text --data RUNS/text.txt --out X --method causal --base 2", "causal has no stages"),
+        ("train text --data RUNS/text.txt --out X --method causal --cross-entropy-weight 1", "has no cross-entropy"),
         ("train text --data RUNS/text.txt --out X --diffusion-steps 9", "--diffusion-steps is for D3PMs"),
-        ("train text --data RUNS/text.txt --out X --method permuted", "permuted needs a kernel of 1"),
+        ("train text --data RUNS/text.txt --out X --method permuted", "permuted needs --kernel 1"),
         (
             "train text --data RUNS/text.txt --out X --method causal --init RUNS/ardm --item-length 16",
             "leave out --init",
@@ -256,6 +267,10 @@ def test_what_baselines_cannot_do_is_said_in_one_line(runs, arguments, text, cap
     words = [w.replace("RUNS", str(runs)).replace("X", str(tmp_path / "x")) for w in arguments.split()]
     _, error = fails(capsys, words)
     assert text.replace("RUNS", str(runs)) in error
+
+
+def test_methods_on_the_command_line_are_those_of_the_library():
+    assert get_args(train.MethodName) == get_args(MethodName)
 
 
 def test_a_baseline_is_no_model(runs):

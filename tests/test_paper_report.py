@@ -120,7 +120,7 @@ def write(path: Path, content: object) -> None:
 
 
 def write_training(folder: Path, preset: str) -> None:
-    write(folder / "config.json", {"preset": preset, "train": {"steps": 3500}})
+    write(folder / "config.json", {"preset": preset, "depth": {"base": None}, "train": {"steps": 3500}})
     lines = [
         {"step": 3450, "bits": 1.9, "seconds": 181.0, "variables_per_second": 1_290_000.0},
         {"step": 3500, "valid_bits": 1.8, "seconds": 186.0},
@@ -141,6 +141,7 @@ def write_evidence(folder: Path) -> Path:
     pixels = np.arange(2 * 3 * 4 * 5 * 3).reshape(2, 3, 4, 5, 3) % 256
     write(folder / "cifar10-upscale4" / "chain.json", {"calls": 400, "chains": pixels.tolist()})
     write(folder / "cifar10-upscale4" / "profile.json", np.linspace(2, 1, 4 * 3072).reshape(4, 3072).tolist())
+    write(folder / "cifar10-upscale4" / "model.safetensors", "weights, which are never read")
     write(folder / "box-images" / "codec.json", CODECS)
     write(folder / "text8.md", "Ours are <i>shorter</i> runs.\n\nThe order is the paper's.\n")
     return folder
@@ -388,8 +389,7 @@ def test_matrices_are_those_of_the_paper(num_classes, base, num_stages, tmp_path
         ("text8-oa/profile.json", [[None, None]]),
         ("text8-oa/profile.json", [[1.0, 2.0], [1.0]]),
         ("text8-oa/profile.json", {"bits": 3}),
-        ("text8-oa/metrics.jsonl", '{"step": 3'),
-        ("text8-oa/metrics.jsonl", ""),
+        ("text8-oa/metrics.jsonl", '{"step": 3\n{"step": 4}\n'),
         ("text8-oa/config.json", {}),
         ("text8-oa/chain.json", {"chains": []}),
         ("text8-oa/chain.json", {"chains": [["ab"]], "state_calls": [1, 2]}),
@@ -410,7 +410,30 @@ def test_runs_of_another_scale_are_refused(runs, tmp_path, capsys):
     flags = ["report", "paper", str(runs), "-o", str(tmp_path / "out"), "--scale", "paper"]
     status, line = fails(capsys, flags)
     assert status == 1
-    assert "holds a run of the preset text8, and this report is of text8-paper: choose --scale" in line
+    assert "holds a run of the preset text8, method ardm, and this report is of the preset text8-paper" in line
+
+
+def test_runs_of_another_row_are_refused(runs, tmp_path, capsys):
+    for name in ("config.json", "bits.json"):
+        write(runs / "text8-permuted" / name, (runs / "text8-oa" / name).read_text())
+    status, line = fails(capsys, ["report", "paper", str(runs), "-o", str(tmp_path / "out")])
+    assert status == 1
+    assert "text8-permuted holds a run of the preset text8, method ardm, and this report is of" in line
+
+
+@pytest.mark.parametrize("log", ["", '{"step": 1, "seconds": 2.5}\n{"step": 2, "sec'])
+def test_a_run_that_has_just_begun_or_was_killed_is_no_error(runs, tmp_path, monkeypatch, capsys, log):
+    monkeypatch.setattr("ardm.report.paper.report.FIGURES", ())
+    write(runs / "text8-oa" / "metrics.jsonl", log)
+    assert main(["report", "paper", str(runs), "-o", str(tmp_path / "out")]) == 0
+
+
+def test_evidence_without_weights_is_not_trained_over(runs, tmp_path):
+    (runs / "text8-oa" / "model.safetensors").unlink()
+    stub = Stub()
+    with pytest.raises(ArdmError, match="text8-oa holds what a run has left without its weights"):
+        run_missing(Evidence(runs), "minutes", tmp_path, lambda line: None, stub)
+    assert stub.commands == []
 
 
 def test_json(runs, tmp_path, monkeypatch, capsys):
@@ -542,7 +565,7 @@ def test_what_ardm_writes_can_be_read(tmp_path, capsys):
     measured = evidence.measured(row)
     assert measured is not None
     assert measured.bits == json.loads(bits)["bits_per_dim"]
-    with pytest.raises(DataError, match="preset text, and this report is of text8"):
+    with pytest.raises(DataError, match="preset text, method ardm, and this report is of the preset text8"):
         evidence.training(RUNS["text8-oa"], "minutes")
 
 

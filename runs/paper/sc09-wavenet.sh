@@ -7,5 +7,5 @@ set -eu
 data=$1
 runs=$2
 
-ardm train sc09-paper --data "$data" --out "$runs"/sc09-wavenet --resume --shards 4 --method causal
+ardm train sc09-paper --data "$data" --out "$runs"/sc09-wavenet --resume --width 128 --batch-size 64 --weight-decay 0.01 --method causal
 ardm eval "$runs"/sc09-wavenet "$data" --items None --batch-size 100 --json -o "$runs"/sc09-wavenet/bits.json

@@ -7,5 +7,5 @@ set -eu
 data=$1
 runs=$2
 
-ardm train text8-paper --data "$data" --out "$runs"/text8-causal --resume --method causal
+ardm train text8-paper --data "$data" --out "$runs"/text8-causal --resume --batch-size 128 --method causal
 ardm eval "$runs"/text8-causal "$data" --items None --batch-size 512 --json -o "$runs"/text8-causal/bits.json

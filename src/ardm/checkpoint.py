@@ -156,6 +156,8 @@ def _trained(tensors: dict[str, Tensor], description: dict[str, Any], device: to
     alphabet = Alphabet(characters=description["alphabet"]) if isinstance(config.data, TextData) else None
     num_classes = description["num_classes"] if alphabet is None else alphabet.num_classes
     _check_medium(config.data, description)
+    if (description["kind"] == "baseline") == config.method.is_ardm:
+        raise ValueError(f"it is a {description['kind']} of the method {config.method.name}")
     facts = {name: description[name] for name in ("step", "data_title", "data_fingerprint")}
     facts |= {"config": config, "alphabet": alphabet, "sample_rate": description.get("sample_rate")}
     exact = None

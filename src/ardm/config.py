@@ -293,13 +293,18 @@ class RunConfig:
         if self.train.order is not None:
             raise ValueError(f"the method {name} is not trained for an order: leave the order out")
         if self.method.is_diffusion and self.depth.parametrization != "data":
-            raise ValueError(f"the method {name} needs a logit for each class, and {self.data.medium} have too many")
+            raise ValueError(
+                f"the method {name} needs a logit for each class: text and images have one with --parametrization data"
+            )
         if name == "d3pm-gaussian" and self.data.medium == "text":
             raise ValueError("Gaussian noise needs classes in order, which characters are not; use d3pm-uniform")
         if not self.method.takes(self.network):
-            raise ValueError(f"the method {name} has no form of the network {network_kind(self.network)}")
+            kinds = "text, and causal for sound with the presets sc09-wavenet and sc09-paper"
+            raise ValueError(
+                f"the method {name} has no form of a {network_kind(self.network)} network: it is for {kinds}"
+            )
         if self.method.is_permuted and getattr(self.network, "kernel", 1) > 1:
-            raise ValueError("the method permuted needs a kernel of 1: neighbours in an order are far apart")
+            raise ValueError("the method permuted needs --kernel 1: neighbours in an order are far apart")
 
     def build(self, num_classes: int) -> ARDM | Baseline:
         """A freshly initialised model of the method for K classes."""

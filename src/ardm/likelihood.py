@@ -24,6 +24,8 @@ from ardm.schedule import Schedule, check_fits
 from ardm.team import ALONE, Team
 
 Z_95 = 1.959964
+FEWEST_AT_A_STEP = 4
+"""Items at a step in a pass, on average, that make it a stratum of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,24 +134,25 @@ def _half_width(values: Float[Tensor, "N"]) -> float:
 
 
 def stratified_half_width(bits: Float[Tensor, "P N"], steps: Int[Tensor, "P N"]) -> float:
-    """Half the 95% interval of the mean, from what is left of each item after its steps' mean is removed.
+    """Half the 95% interval of the mean, from what is left of each item after its step's expected loss is removed.
 
-    Values are sorted by step and cut into runs, about sqrt(P N) but each with several items; the mean of a run is the
-    expected loss there.
+    That is the mean of the values at the step or, where steps have few values, of a run of neighbouring steps: about
+    sqrt(P N) runs, each with several items.
     """
-    total = bits.numel()
-    if bits.shape[1] < 2:
+    num_passes, num_items = bits.shape
+    if num_items < 2:
         return math.inf
-    num_items = bits.shape[1]
-    num_runs = max(1, min(int(total**0.5), num_items // 4))
-    in_step_order = steps.flatten().argsort(stable=True)
-    residual = torch.empty(total, dtype=bits.dtype, device=bits.device)
-    for run in in_step_order.tensor_split(num_runs):
-        values = bits.flatten()[run]
-        residual[run] = values - values.mean()
-    residual = residual.view_as(bits).mean(0)
-    variance = residual.square().mean().item() * num_items / (num_items - num_runs)
-    return Z_95 * math.sqrt(variance / num_items)
+    _, stratum, counts = steps.flatten().unique(return_inverse=True, return_counts=True)
+    if len(counts) * FEWEST_AT_A_STEP > num_items:
+        num_runs = max(1, min(int(bits.numel() ** 0.5), num_items // 4))
+        place = steps.flatten().argsort(stable=True).argsort()
+        stratum = place * num_runs // bits.numel()
+        counts = stratum.bincount()
+    sums = torch.zeros(len(counts), dtype=bits.dtype, device=bits.device).index_add_(0, stratum, bits.flatten())
+    residual = bits.flatten() - (sums / counts)[stratum]
+    freedom = (counts / (counts - 1).clamp(min=1)).sqrt()[stratum]  # a mean follows its own values
+    by_item = (residual * freedom).view(num_passes, num_items).mean(0)
+    return Z_95 * math.sqrt(by_item.square().mean().item() / num_items)
 
 
 @torch.no_grad()

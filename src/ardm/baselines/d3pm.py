@@ -116,8 +116,8 @@ class D3PM(nn.Module):
         step_nats = self.process.step_nats(log_x0, x, xt, step).sum(1)
         nats = self.process.num_steps * step_nats + self.prior_nats(x)
         surprise = -log_x0.gather(-1, x[..., None])[..., 0].masked_fill(~self.process.unknown(xt), 0.0)
-        nats_a_bit = self.num_variables * math.log(2)
-        return Losses(bits_per_dim=nats / nats_a_bit, cross_entropy=surprise.sum(1) / nats_a_bit)
+        per_bit = self.num_variables * math.log(2)  # from nats of an item to bits of a variable
+        return Losses(bits_per_dim=nats / per_bit, cross_entropy=surprise.sum(1) / per_bit)
 
 
 def from_ardm(model: ARDM, num_steps: int) -> D3PM:

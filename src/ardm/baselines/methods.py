@@ -21,6 +21,9 @@ Baseline = D3PM | Autoregressive
 """A model of a method other than ARDMs."""
 
 MethodName = Literal["ardm", "d3pm-absorbing", "d3pm-uniform", "d3pm-gaussian", "permuted", "causal"]
+MOST_STEPS = 10**6
+MOST_GAUSSIAN_STEPS = 10_000
+"""Steps of noise that a model may have; each of Gaussian noise is a product of matrices when a model is made."""
 NOISE_LEVELS = 64
 """Levels of noise that a network without a step input is told apart."""
 
@@ -36,8 +39,9 @@ class MethodConfig:
     def __post_init__(self) -> None:
         if self.name not in get_args(MethodName):
             raise ValueError(f"the method must be one of {', '.join(get_args(MethodName))}, got {self.name}")
-        if self.num_steps < 1:
-            raise ValueError(f"a D3PM needs at least 1 step, got {self.num_steps}")
+        most = MOST_GAUSSIAN_STEPS if self.name == "d3pm-gaussian" else MOST_STEPS
+        if type(self.num_steps) is not int or not 1 <= self.num_steps <= most:
+            raise ValueError(f"a {self.name} model has 1 to {most} steps of noise, got {self.num_steps}")
 
     @property
     def is_ardm(self) -> bool:
@@ -53,6 +57,11 @@ class MethodConfig:
     def is_absorbing(self) -> bool:
         """Whether it is a D3PM with the absorbing process, which needs to know no noise level."""
         return self.name == "d3pm-absorbing"
+
+    @property
+    def has_cross_entropy(self) -> bool:
+        """Whether there is a cross-entropy beside the bound; what is autoregressive has no other loss."""
+        return self.is_ardm or self.is_diffusion
 
     @property
     def is_permuted(self) -> bool:

@@ -175,8 +175,8 @@ class Train:
                 data=_changed(config.data, self.preset, self._data_flags(), DATA_FLAGS),
                 network=_changed(config.network, self.preset, self._network_flags(), NETWORK_FLAGS),
                 depth=replace(config.depth, **self._depth_flags(config.depth.parametrization)),
-                method=replace(config.method, **self._method_flags(config.method)),
-                train=replace(config.train, **self._train_flags()),
+                method=(method := replace(config.method, **self._method_flags(config.method))),
+                train=replace(config.train, **self._train_flags(method)),
             )
         except ValueError as error:
             raise UsageError(str(error)) from None
@@ -229,7 +229,7 @@ class Train:
             )
         return flags
 
-    def _train_flags(self) -> dict[str, Any]:
+    def _train_flags(self, method: "MethodConfig") -> dict[str, Any]:
         for flag in ("order_fraction", "order_share"):
             if getattr(self, flag) is not None and self.order is None and not self.resume:
                 raise ValueError(f"--{flag.replace('_', '-')} is for a run that trains for an order: give --order too")
@@ -238,8 +238,11 @@ class Train:
         names = ("steps", "batch_size", *rates, "order", "order_fraction", "order_share", *intervals)
         from ardm.team import num_launched
 
+        if self.cross_entropy_weight is not None and not method.has_cross_entropy:
+            raise ValueError(f"the method {method.name} has no cross-entropy beside its bits: leave out its weight")
         shards = num_launched() if self.shards is None and not self.resume else self.shards
-        return _given(num_shards=shards, **{name: getattr(self, name) for name in names})
+        without = {} if method.has_cross_entropy else {"cross_entropy_weight": 0.0}
+        return _given(num_shards=shards, **{name: getattr(self, name) for name in names}) | without
 
 
 DATA_FLAGS = {"num_variables": "item-length", "height": "size", "width": "size", "holds_out": "train-on-all"}

@@ -4,7 +4,7 @@ A command is a template without the word `ardm`: {run} stands for the run's fold
 """
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 Scale = Literal["minutes", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
@@ -68,9 +68,31 @@ class Run:
         preset, *shared = self.start.at(scale).split()
         return " ".join(["train", preset, "--data {data} --out {run} --resume", *shared, self.flags]).strip()
 
-    def preset(self, scale: Scale) -> str | None:
-        """What it is trained from."""
-        return None if self.start is None else self.start.at(scale).split()[0]
+    def kind(self, scale: Scale) -> "Kind | None":
+        """What it must be a run of."""
+        if self.start is None:
+            return None
+        words = f"{self.start.at(scale)} {self.flags}".split()
+        base = _value(words, "--base")
+        return Kind(words[0], _value(words, "--method") or "ardm", None if base is None else int(base))
+
+
+class Kind(NamedTuple):
+    """What tells runs of different rows apart."""
+
+    preset: str
+    method: str
+    base: int | None
+
+    def __str__(self) -> str:
+        """For readers."""
+        base = "" if self.base is None else f", base {self.base}"
+        return f"the preset {self.preset}, method {self.method}{base}"
+
+
+def _value(words: list[str], flag: str) -> str | None:
+    """What follows a flag."""
+    return words[words.index(flag) + 1] if flag in words else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,13 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 from ardm.errors import DataError
-from ardm.report.paper.entries import PROFILE, Measurement, Row, Run, Scale
+from ardm.report.paper.entries import PROFILE, Kind, Measurement, Row, Run, Scale
 from ardm.report.paper.runs import find
 
 Content = TypeVar("Content")
+MODEL_FILE = "model.safetensors"
+MEASURE_AGAIN, RESTORE = "delete it and measure again", "restore it"
+"""What to do about a file that cannot be read."""
 Profile = Float[np.ndarray, "S D"]
 """The losses of all steps in bits, NaN where there is no observation."""
 Chains = UInt8[np.ndarray, "N states H W C"]
@@ -71,6 +74,12 @@ class Evidence:
         """Whether everything that a measurement writes is there."""
         return all((self.folder / run.name / name).is_file() for name in measurement.files)
 
+    def lacks_weights(self, run: Run) -> bool:
+        """Whether a run was measured whose model is not here."""
+        folder = self.folder / run.name
+        is_measured = any((folder / name).is_file() for one in run.measurements for name in one.files)
+        return is_measured and not (folder / MODEL_FILE).is_file()
+
     def measured(self, row: Row) -> Measured | Failed | None:
         """The number of a row; None where it has not been measured."""
         if row.of is None:
@@ -81,17 +90,17 @@ class Evidence:
 
     def training(self, run: Run, scale: Scale) -> Training | None:
         """How a run was trained; an error where that was at another scale."""
-        folder, preset = self.folder / run.name, run.preset(scale)
-        found = _read(folder / "config.json", lambda values: str(values["preset"]))
-        if found is not None and found != preset:
+        folder, expected = self.folder / run.name, run.kind(scale)
+        found = _read(folder / "config.json", _kind, RESTORE)
+        if found is not None and found != expected:
             raise DataError(
-                f"{folder} holds a run of the preset {found}, and this report is of {preset}: choose --scale, or "
-                "another folder of runs"
+                f"{folder} holds a run of {found}, and this report is of {expected}: choose --scale, or another folder "
+                "of runs"
             )
         log = folder / "metrics.jsonl"
         if found is None or not log.is_file():
             return None
-        return _guarded(log, lambda: _training(found, log.read_text(encoding="utf-8")))
+        return _guarded(log, lambda: _training(found.preset, log.read_text(encoding="utf-8")), RESTORE)
 
     def profile(self, run_name: str) -> Profile | None:
         """The losses of a run."""
@@ -115,20 +124,20 @@ class Evidence:
         return self.folder / run.name / f"{measurement.name}.json"
 
 
-def _read(path: Path, parse: Callable[[Any], Content]) -> Content | None:
+def _read(path: Path, parse: Callable[[Any], Content], advice: str = MEASURE_AGAIN) -> Content | None:
     """What a JSON file holds; None where there is no file."""
     if not path.is_file():
         return None
-    return _guarded(path, lambda: parse(json.loads(path.read_text(encoding="utf-8"))))
+    return _guarded(path, lambda: parse(json.loads(path.read_text(encoding="utf-8"))), advice)
 
 
-def _guarded(path: Path, work: Callable[[], Content]) -> Content:
+def _guarded(path: Path, work: Callable[[], Content], advice: str = MEASURE_AGAIN) -> Content:
     """What reading a file gives, or one line that names it."""
     try:
         return work()
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OSError) as error:
         what = f"{type(error).__name__}: {error}"
-        raise DataError(f"{path} is damaged or of another kind ({what}); delete it and measure again") from None
+        raise DataError(f"{path} is damaged or of another kind ({what}); {advice}") from None
 
 
 def _measured(values: Any) -> Measured:
@@ -160,8 +169,17 @@ def _coded(rows: Any, codec: str) -> Measured | Failed:
     )
 
 
-def _training(preset: str, log: str) -> Training:
-    lines = [json.loads(line) for line in log.splitlines()]
+def _kind(values: Any) -> Kind:
+    method = values.get("method", {"name": "ardm"})  # older runs are all of ARDMs
+    base = values["depth"]["base"]
+    return Kind(str(values["preset"]), str(method["name"]), None if base is None else int(base))
+
+
+def _training(preset: str, log: str) -> Training | None:
+    """How far a run has come; None at its very start. A last line that a kill cut short does not count."""
+    lines = [json.loads(line) for line in log.split("\n")[:-1]]
+    if not lines:
+        return None
     speeds = [line["variables_per_second"] for line in lines if "variables_per_second" in line]
     return Training(
         preset=preset,

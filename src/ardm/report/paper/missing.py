@@ -33,6 +33,11 @@ def _templates(run: Run, evidence: Evidence, scale: Scale) -> Iterator[str]:
     missing = [one.template(scale) for one in run.measurements if not evidence.has(run, one)]
     training = run.template(scale)
     if missing and training is not None:
+        if evidence.lacks_weights(run):
+            raise ArdmError(
+                f"{evidence.folder / run.name} holds what a run has left without its weights, and training it anew "
+                "would mix both: choose another folder of runs, or delete this one"
+            )
         yield training
     yield from missing
 
