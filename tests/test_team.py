@@ -66,7 +66,7 @@ LOGGED = ["--log-every", "1", "--eval-every", "4"]
 
 def test_two_processes_train_as_one_and_the_first_speaks_and_writes(tmp_path):
     train_in_one(tmp_path / "one", "--steps", "9", *LOGGED)
-    output = train_in_two(tmp_path / "two", "--steps", "9", *LOGGED)
+    output = train_in_two(tmp_path / "two", "--steps", "9", "--resume", *LOGGED)  # nothing is there to resume
     assert output.returncode == 0, output.stderr
     assert_alike(tmp_path / "one", tmp_path / "two")
     assert output.stdout.count("done at step 9") == 1

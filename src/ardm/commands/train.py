@@ -236,11 +236,13 @@ class Train:
         rates = ("learning_rate", "muon_rate", "weight_decay", "cross_entropy_weight", "warmup_steps")
         intervals = ("eval_every", "checkpoint_every", "log_every")
         names = ("steps", "batch_size", *rates, "order", "order_fraction", "order_share", *intervals)
+        from ardm.state import read_config
         from ardm.team import num_launched
 
         if self.cross_entropy_weight is not None and not method.has_cross_entropy:
             raise ValueError(f"the method {method.name} has no cross-entropy beside its bits: leave out its weight")
-        shards = num_launched() if self.shards is None and not self.resume else self.shards
+        is_new = not self.resume or read_config(self.out) is None
+        shards = num_launched() if self.shards is None and is_new else self.shards
         without = {} if method.has_cross_entropy else {"cross_entropy_weight": 0.0}
         return _given(num_shards=shards, **{name: getattr(self, name) for name in names}) | without
 
