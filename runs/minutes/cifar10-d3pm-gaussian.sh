@@ -8,5 +8,5 @@ set -eu
 data=$1
 runs=$2
 
-ardm train cifar10 --data "$data" --out "$runs"/cifar10-d3pm-gaussian --resume --train-on-all --steps 4500 --method d3pm-gaussian --diffusion-steps 1000
+ardm train cifar10 --data "$data" --out "$runs"/cifar10-d3pm-gaussian --resume --train-on-all --steps 950 --method d3pm-gaussian --diffusion-steps 1000
 ardm eval "$runs"/cifar10-d3pm-gaussian "$data" --items 10000 --batch-size 100 --json -o "$runs"/cifar10-d3pm-gaussian/bits.json

@@ -12,7 +12,7 @@ set -eu
 data=$1
 runs=$2
 
-ardm train cifar10 --data "$data" --out "$runs"/cifar10-oa --resume --train-on-all --steps 4500
+ardm train cifar10 --data "$data" --out "$runs"/cifar10-oa --resume --train-on-all --steps 3940
 ardm eval "$runs"/cifar10-oa "$data" --items 10000 --batch-size 500 --passes 4 --profile "$runs"/cifar10-oa/profile.json --json -o "$runs"/cifar10-oa/bits.json
 ardm eval "$runs"/cifar10-oa "$data" --items 100 --batch-size 500 --passes 100 --json -o "$runs"/cifar10-oa/few.json
 ardm eval "$runs"/cifar10-oa "$data" --items 100 --batch-size 500 --calls 500 --json -o "$runs"/cifar10-oa/calls-500.json

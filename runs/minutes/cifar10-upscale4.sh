@@ -13,7 +13,7 @@ set -eu
 data=$1
 runs=$2
 
-ardm train cifar10 --data "$data" --out "$runs"/cifar10-upscale4 --resume --train-on-all --steps 4500 --base 4
+ardm train cifar10 --data "$data" --out "$runs"/cifar10-upscale4 --resume --train-on-all --steps 4010 --base 4
 ardm eval "$runs"/cifar10-upscale4 "$data" --items 10000 --batch-size 500 --passes 4 --profile "$runs"/cifar10-upscale4/profile.json --json -o "$runs"/cifar10-upscale4/bits.json
 ardm eval "$runs"/cifar10-upscale4 "$data" --items 100 --batch-size 500 --passes 100 --json -o "$runs"/cifar10-upscale4/few.json
 ardm eval "$runs"/cifar10-upscale4 "$data" --items 100 --batch-size 500 --calls 2000 --json -o "$runs"/cifar10-upscale4/calls-500.json

@@ -7,5 +7,5 @@ set -eu
 data=$1
 runs=$2
 
-ardm train sc09-wavenet --data "$data" --out "$runs"/sc09-wavenet --resume --steps 1900 --method causal
+ardm train sc09-wavenet --data "$data" --out "$runs"/sc09-wavenet --resume --steps 1590 --method causal
 ardm eval "$runs"/sc09-wavenet "$data" --items 1000 --batch-size 100 --json -o "$runs"/sc09-wavenet/bits.json
