@@ -20,7 +20,6 @@ def scripts() -> dict[Path, str]:
 
 def script(run: Run, scale: Scale) -> str:
     """Trains a run and measures it."""
-    templates = [run.template(scale), *(one.template(scale) for one in run.measurements)]
     return "\n".join(
         [
             "#!/bin/sh",
@@ -32,7 +31,7 @@ def script(run: Run, scale: Scale) -> str:
             "data=$1",
             "runs=$2",
             "",
-            *(IN_SCRIPTS.line(template, run) for template in templates if template is not None),
+            *(IN_SCRIPTS.line(template, run) for template in run.templates(scale)),
             "",
         ]
     )

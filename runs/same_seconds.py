@@ -28,8 +28,7 @@ TIMED_STEPS = 24
 
 def train_and_measure(run: Run, places: Places, seconds: float, steps: int | None) -> None:
     """One run with all of its measurements."""
-    template = run.template("minutes")
-    assert template is not None
+    [template] = run.training("minutes")
     words = without_steps(places.words(template, run))
     if steps is None:
         step_seconds = time_a_step(words)
@@ -39,9 +38,11 @@ def train_and_measure(run: Run, places: Places, seconds: float, steps: int | Non
     folder = Path(places.runs) / run.name
     print(run.name, (folder / "metrics.jsonl").read_text().splitlines()[-1], flush=True)
     for one in run.measurements:
-        check(main(places.words(one.template("minutes"), run)))
+        for template in one.templates("minutes"):
+            check(main(places.words(template, run)))
         record = json.loads((folder / f"{one.name}.json").read_text())
-        print(run.name, one.name, record.get("bits_per_dim"), record.get("half_width"), flush=True)
+        if "bits_per_dim" in record:
+            print(run.name, one.name, record["bits_per_dim"], record["half_width"], flush=True)
 
 
 def without_steps(words: list[str]) -> list[str]:

@@ -242,15 +242,14 @@ def test_every_row_and_figure_has_a_source_or_a_reason():
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_command_can_be_given(scale):
     for run in RUNS.values():
-        for template in (run.template(scale), *(one.template(scale) for one in run.measurements)):
-            if template is not None:
-                parse(SHOWN.words(template, run))
+        for template in run.templates(scale):
+            parse(SHOWN.words(template, run))
 
 
 def test_a_command_is_one_line_to_copy():
     line = command_line(*find("cifar10-upscale4/calls-50"), "minutes")
     assert line == (
-        "ardm train cifar10 --data DATA --out RUNS/cifar10-upscale4 --resume --train-on-all --steps 4500 --base 4 && "
+        "ardm train cifar10 --data DATA --out RUNS/cifar10-upscale4 --resume --train-on-all --steps 4010 --base 4 && "
         "ardm eval RUNS/cifar10-upscale4 DATA --items 100 --batch-size 500 --calls 200 --json "
         "-o RUNS/cifar10-upscale4/calls-50.json"
     )
@@ -491,7 +490,11 @@ def test_what_is_missing_is_run_in_order(runs, tmp_path):
         *("d3pm-20", "d3pm-256", "d3pm-1000", "d3pm-4000", "d3pm-16000"),
     ]  # bits, its profile, 20 calls and the chain are there already
     assert stub.commands[: len(first)] == first
-    assert not [words for words in stub.commands if words[0] == "bench"]
+    assert [words[0] for words in stub.commands if f"{runs}/cifar10-oa-exact/exact.model" in words] == [
+        "export",
+        "bench",
+    ]
+    assert not [words for words in stub.commands if "images" in words]
     assert len(said) == len(stub.commands)
     trained = [words[words.index("--out") + 1] for words in stub.commands if words[0] == "train"]
     assert trained == [f"{runs}/{name}" for name in RUNS if name != "box-images"]
@@ -616,8 +619,7 @@ def test_a_script_runs_its_commands_and_stops_at_a_failure(tmp_path):
     assert done.returncode == 1
     ran = [line.split("|")[:-1] for line in (tmp_path / "log").read_text().splitlines()]
     run = RUNS["text8-oa"]
-    templates = [run.template("minutes"), *(one.template("minutes") for one in run.measurements)]
     assert ran == [
-        [word.format(run=f"{places[1]}/text8-oa", data=places[0]) for word in shlex.split(str(template))]
-        for template in templates
+        [word.format(run=f"{places[1]}/text8-oa", data=places[0]) for word in shlex.split(template)]
+        for template in run.templates("minutes")
     ]

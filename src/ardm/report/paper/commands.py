@@ -27,5 +27,5 @@ SHOWN = Places(data="DATA", runs="RUNS")
 
 def command_line(run: Run, measurement: Measurement, scale: Scale) -> str:
     """All that makes a measurement, to be copied."""
-    templates = [run.template(scale), measurement.template(scale)]
-    return " && ".join(SHOWN.line(template, run) for template in templates if template is not None)
+    templates = [*run.training(scale), *measurement.templates(scale)]
+    return " && ".join(SHOWN.line(template, run) for template in templates)

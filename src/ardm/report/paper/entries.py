@@ -36,6 +36,8 @@ class Measurement:
     name: str
     command: str
     flags: ByScale
+    prepare: str = ""
+    """A command that comes before."""
     has_profile: bool = False
     """Whether it writes profile.json too."""
 
@@ -44,10 +46,11 @@ class Measurement:
         """What it writes in the run's folder."""
         return tuple(f"{name}.json" for name in (self.name, *([PROFILE] if self.has_profile else [])))
 
-    def template(self, scale: Scale) -> str:
-        """The command."""
+    def templates(self, scale: Scale) -> list[str]:
+        """The commands."""
         profile = f"--profile {{run}}/{PROFILE}.json " if self.has_profile else ""
-        return f"{self.command} {self.flags.at(scale)} {profile}--json -o {{run}}/{self.name}.json"
+        command = f"{self.command} {self.flags.at(scale)} {profile}--json -o {{run}}/{self.name}.json"
+        return [self.prepare, command] if self.prepare else [command]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +64,16 @@ class Run:
     flags: str = ""
     """Its own."""
 
-    def template(self, scale: Scale) -> str | None:
-        """The command that trains it."""
+    def training(self, scale: Scale) -> list[str]:
+        """The command that trains it, if any does."""
         if self.start is None:
-            return None
+            return []
         preset, *shared = self.start.at(scale).split()
-        return " ".join(["train", preset, "--data {data} --out {run} --resume", *shared, self.flags]).strip()
+        return [" ".join(["train", preset, "--data {data} --out {run} --resume", *shared, self.flags]).strip()]
+
+    def templates(self, scale: Scale) -> list[str]:
+        """All of its commands, in order."""
+        return [*self.training(scale), *(template for one in self.measurements for template in one.templates(scale))]
 
     def kind(self, scale: Scale) -> "Kind | None":
         """What it must be a run of."""

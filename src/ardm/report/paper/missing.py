@@ -30,16 +30,18 @@ def run_missing(
 
 def _templates(run: Run, evidence: Evidence, scale: Scale) -> Iterator[str]:
     """The commands of a run that are missing. A run that has been trained is resumed, and then has nothing to do."""
-    missing = [one.template(scale) for one in run.measurements if not evidence.has(run, one)]
-    training = run.template(scale)
-    if missing and training is not None:
-        if evidence.lacks_weights(run):
-            raise ArdmError(
-                f"{evidence.folder / run.name} holds what a run has left without its weights, and training it anew "
-                "would mix both: choose another folder of runs, or delete this one"
-            )
-        yield training
-    yield from missing
+    missing = [one for one in run.measurements if not evidence.has(run, one)]
+    training = run.training(scale)
+    if not missing:
+        return
+    if training and evidence.lacks_weights(run):
+        raise ArdmError(
+            f"{evidence.folder / run.name} holds what a run has left without its weights, and training it anew "
+            "would mix both: choose another folder of runs, or delete this one"
+        )
+    yield from training
+    for one in missing:
+        yield from one.templates(scale)
 
 
 def run_ardm(arguments: Sequence[str]) -> int:

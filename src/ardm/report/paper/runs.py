@@ -135,6 +135,18 @@ IMAGE_RUNS = (
         measurements=(bits(GAUSSIAN_IMAGES),),
     ),
     Run(
+        name="cifar10-oa-exact",
+        start=same(cifar10(3940).minutes),
+        measurements=(
+            Measurement(
+                name="codec",
+                prepare="export {run} --data {data} -o {run}/exact.model --order halton --calls 500",
+                command="bench codec --model {run}/exact.model --data {data}",
+                flags=same("--items 32 --calls 500 100 --ours-only"),
+            ),
+        ),
+    ),
+    Run(
         name="box-images",
         start=None,
         measurements=(
