@@ -140,7 +140,7 @@ IMAGE_RUNS = (
         measurements=(
             Measurement(
                 name="codec",
-                prepare="export {run} --data {data} -o {run}/exact.model --order halton --calls 500",
+                prepare="export {run} --data {data} -o {run}/exact.model --order halton --calls 500 --valid-items 2",
                 command="bench codec --model {run}/exact.model --data {data}",
                 flags=same("--items 32 --calls 500 100 --ours-only"),
             ),
