@@ -27,12 +27,17 @@ def arguments(folder: Path, *flags: str) -> list[str]:
     return ["train", "text", "--data", str(data), "--out", str(folder), *FLAGS, *flags]
 
 
-def run_in_two(words: list[str]) -> subprocess.CompletedProcess[str]:
-    """A command in two processes."""
-    launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "ardm"]
+def in_two(words: list[str]) -> subprocess.CompletedProcess[str]:
+    """A program in two processes."""
+    launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, "-m", *launcher, *words]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+
+
+def run_in_two(words: list[str]) -> subprocess.CompletedProcess[str]:
+    """A command of ours in two processes."""
+    return in_two(["-m", "ardm", *words])
 
 
 def train_in_two(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
@@ -85,6 +90,30 @@ def test_a_run_moves_between_numbers_of_processes(tmp_path):
     for folder in (tmp_path / "one", tmp_path / "moved"):
         train_in_one(folder, "--steps", "9", "--resume")
     assert_alike(tmp_path / "one", tmp_path / "moved")
+
+
+def test_a_run_moves_to_processes_that_share_weights_out_and_back(tmp_path):
+    for folder in (tmp_path / "one", tmp_path / "moved"):
+        train_in_one(folder, "--steps", "3", *LOGGED)
+    train_in_one(tmp_path / "one", "--steps", "6", "--resume", *LOGGED)
+    output = train_in_two(tmp_path / "moved", "--fsdp", "--steps", "6", "--resume", *LOGGED)
+    assert output.returncode == 0, output.stderr
+    assert "by 2 processes that share weights out on cpu" in output.stderr
+    assert_alike(tmp_path / "one", tmp_path / "moved")
+    assert (tmp_path / "moved" / "model.safetensors").stat().st_size == (
+        tmp_path / "one" / "model.safetensors"
+    ).stat().st_size
+    train_in_one(tmp_path / "moved", "--steps", "9", "--resume")
+
+
+def test_weights_in_pieces_train_like_whole_ones(tmp_path):
+    done = in_two([str(Path(__file__).parent / "sharing_worker.py"), str(tmp_path)])
+    assert done.returncode == 0, done.stderr
+
+
+def test_weights_are_shared_out_by_torchrun_alone(tmp_path, capsys):
+    assert main(arguments(tmp_path / "run", "--fsdp")) == 2
+    assert "--fsdp shares weights out among the processes of torchrun" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flags", [["--passes", "3"], ["--calls", "5"], ["--order", "raster"]], ids=" ".join)

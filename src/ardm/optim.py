@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ardm.sharding import piece_like, whole
+
 NEWTON_SCHULZ = (
     (4.0848, -6.8946, 2.9270),
     (3.9505, -6.3029, 2.6377),
@@ -50,12 +52,13 @@ class Muon(torch.optim.Optimizer):
         grads = [p.grad for p in params if p.grad is not None]
         buffers = [self.state[p]["momentum"] for p in params]
         torch._foreach_lerp_(buffers, grads, 1 - momentum)
-        nesterov = torch.stack(torch._foreach_lerp(grads, buffers, momentum))
+        nesterov = torch.stack([whole(matrix) for matrix in torch._foreach_lerp(grads, buffers, momentum)])
         rows, columns = nesterov.shape[-2:]
         updates = orthogonalise(nesterov.view(-1, rows, columns)).view_as(nesterov)
         torch._foreach_mul_(params, 1 - lr * weight_decay)
         scale = max(1.0, rows / columns) ** 0.5
-        torch._foreach_add_(params, list(updates.to(params[0].dtype).unbind()), alpha=-lr * scale)
+        pieces = [piece_like(update, p) for update, p in zip(updates.to(params[0].dtype), params, strict=True)]
+        torch._foreach_add_(params, pieces, alpha=-lr * scale)
 
 
 def orthogonalise(matrices: Float[Tensor, "N R C"]) -> Float[Tensor, "N R C"]:

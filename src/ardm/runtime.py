@@ -20,6 +20,8 @@ class Runtime:
     """Compile the network's blocks with TorchInductor for training."""
     team: Team = ALONE
     """The processes that share the work."""
+    shares_weights: bool = False
+    """Whether they share the weights out too while they train (FSDP2)."""
 
     @classmethod
     def choose(cls, device: str | None = None, *, compile: bool = True) -> "Runtime":

@@ -63,12 +63,18 @@ def read_data_path(folder: Path) -> Path | None:
 
 
 def save_state(trainer: Trainer, folder: Path) -> None:
-    """Write the training state and the averaged model; weights that are not finite are refused."""
+    """Write the training state and the averaged model; weights that are not finite are refused.
+
+    All processes of a team take part, and the first one writes.
+    """
     if not trainer.is_finite():
         raise ArdmError(
             f"the weights are no longer finite at step {trainer.step}; the last good state is kept. "
             "Start again with a lower learning rate"
         )
+    tensors, trained = trainer.state_tensors(), trainer.trained_model()
+    if not trainer.runtime.team.is_first:
+        return
     if (folder / STATE_FILE).exists():
         _keep_previous(folder / STATE_FILE, folder / PREVIOUS_STATE_FILE)
     description = {
@@ -79,8 +85,8 @@ def save_state(trainer: Trainer, folder: Path) -> None:
         "finished": trainer.finished,
         "data_fingerprint": trainer.corpus.fingerprint,
     }
-    write_tensors(folder / STATE_FILE, trainer.state_tensors(), description)
-    save_model(folder / MODEL_FILE, trainer.trained_model())
+    write_tensors(folder / STATE_FILE, tensors, description)
+    save_model(folder / MODEL_FILE, trained)
 
 
 def restore_state(trainer: Trainer, folder: Path) -> None:

@@ -74,6 +74,11 @@ def num_launched() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def is_launched() -> bool:
+    """Whether torchrun has started this process."""
+    return "WORLD_SIZE" in os.environ
+
+
 def local_device(kind: str) -> str:
     """The device of this process, of those of its machine."""
     return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if kind == "cuda" else kind
@@ -82,7 +87,7 @@ def local_device(kind: str) -> str:
 @contextmanager
 def joined_team(device: torch.device) -> Iterator[Team]:
     """The processes that torchrun has started; a team of one without it."""
-    if num_launched() == 1:
+    if not is_launched():
         yield ALONE
         return
     if device.type == "cuda":

@@ -58,8 +58,7 @@ def run_training(
 
         def save() -> None:
             clock.seconds()
-            if team.is_first:
-                save_state(trainer, folder)
+            save_state(trainer, folder)
             team.wait()
 
         while trainer.step < config.steps and not team.agree(stop()):

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from ardm.baselines.methods import Baseline, score
@@ -29,6 +31,7 @@ from ardm.objective import Losses, Profile, StepLoss, joined, sample_step_loss
 from ardm.optim import Muon, is_hidden_matrix
 from ardm.orders import NAMED_ORDERS, random_orders, random_strand_ranks, ranks
 from ardm.runtime import Runtime
+from ardm.sharding import add_gradients_up, gathered, piece_like, share_out, whole
 from ardm.team import Team
 
 
@@ -54,8 +57,9 @@ class Trainer:
         device = runtime.device
         with torch.random.fork_rng(devices=[]):  # weight initialisation takes no generator
             torch.manual_seed(config.seed)
-            self.model = config.build(corpus.num_classes).to(device)
+            self.model = config.build(corpus.num_classes)
         self.averaged = copy.deepcopy(self.model).requires_grad_(False).eval()
+        self._objective = self._placed_objective()
         self.optimizers = make_optimizers(config, self.model)
         self.profile = Profile.empty(self.model.num_stages, self.model.num_variables, device)
         self.measured_profile: Profile | None = None
@@ -64,12 +68,23 @@ class Trainer:
         self._eval_items = self._choose_eval_items()
         self._generator = torch.Generator(device)
         self._rank = named_rank(config, device)
+
+    def _placed_objective(self) -> nn.Module:
+        """What gives the losses, with weights on the device, compiled and shared as the runtime says."""
+        runtime, objective = self.runtime, Objective(self.model)
+        check_team(self.config, runtime.team)
         if runtime.compile:
             compile_blocks(self.model.network)
-        self._objective: nn.Module = Objective(self.model)
-        if runtime.team.size > 1:
-            check_team(config, runtime.team)
-            self._objective = DistributedDataParallel(self._objective, gradient_as_bucket_view=True)
+        if runtime.shares_weights:
+            mesh = init_device_mesh(runtime.device.type, (runtime.team.size,))
+            share_out(self.averaged, blocks_of(self.averaged.network), mesh)
+            share_out(objective, blocks_of(self.model.network), mesh)
+            return objective
+        self.averaged.to(runtime.device)
+        objective.to(runtime.device)
+        if runtime.team.size == 1:
+            return objective
+        return DistributedDataParallel(objective, gradient_as_bucket_view=True)
 
     def start_from(self, trained: TrainedModel) -> None:
         """Take over the weights of a trained model; a UsageError unless it has the same network and classes."""
@@ -89,7 +104,7 @@ class Trainer:
         with torch.no_grad():
             for model in (self.model, self.averaged):
                 for parameter, value in zip(model.parameters(), trained.model.parameters(), strict=True):
-                    parameter.copy_(value)
+                    parameter.copy_(piece_like(value.to(parameter.device), parameter))
 
     def train_step(self) -> dict[str, Tensor]:
         """One optimisation step; its metrics stay on the device."""
@@ -97,7 +112,7 @@ class Trainer:
         shards = team.mine(config.num_shards)
         parts = [self._add_gradients(shard, is_last=shard == shards[-1]) for shard in shards]
         losses = joined(parts).map(team.gathered)
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip_norm)
+        norm = whole(nn.utils.clip_grad_norm_(self.model.parameters(), config.clip_norm))
         self._update(config.rate_factor(self.step))
         if isinstance(losses, StepLoss):
             self.profile = self.profile.updated(losses, config.profile_momentum)
@@ -124,7 +139,9 @@ class Trainer:
 
     def _sharing_gradients(self, is_last: bool) -> AbstractContextManager[Any]:
         """A context in which gradients of a team are added up, if this shard is the last, or only a process's own."""
-        if isinstance(self._objective, DistributedDataParallel) and not is_last:
+        if self.runtime.shares_weights:
+            add_gradients_up(self._objective, is_last)
+        elif isinstance(self._objective, DistributedDataParallel) and not is_last:
             return self._objective.no_sync()
         return nullcontext()
 
@@ -160,17 +177,28 @@ class Trainer:
         items = self._eval_items if num_items is None else self._eval_items[spread(num_items, self.num_eval_items)]
         generator = torch.Generator(self.runtime.device).manual_seed(self.config.seed)
         how: Any = {"num_passes": num_passes, "batch_size": self.config.train.shard_size, "on_batch": on_batch}
+        averaged = self.whole_average()
         with self.runtime.autocast():
-            if isinstance(self.averaged, ARDM):
-                estimate: Estimate = bound(self.averaged, items, generator, **how, team=self.runtime.team)
+            if isinstance(averaged, ARDM):
+                estimate: Estimate = bound(averaged, items, generator, **how, team=self.runtime.team)
             else:
-                estimate = score(self.averaged, items, generator, **how)
+                estimate = score(averaged, items, generator, **how)
         if isinstance(estimate, Bound):
             self.measured_profile = estimate.profile
         metrics: Metrics = {"step": self.step, "valid_bits": estimate.bits_per_dim}
         if math.isfinite(estimate.half_width):  # one item has no interval
             metrics["valid_half_width"] = estimate.half_width
         return metrics
+
+    def whole_average(self) -> ARDM | Baseline:
+        """The model with the averaged weights, all of them on this device; all processes must ask for it."""
+        if not self.runtime.shares_weights:
+            return self.averaged
+        with torch.random.fork_rng(devices=[]), torch.device(self.runtime.device):
+            model = self.config.build(self.corpus.num_classes).requires_grad_(False).eval()
+        for parameter, averaged in zip(model.parameters(), self.averaged.parameters(), strict=True):
+            parameter.copy_(whole(averaged))
+        return model
 
     @property
     def num_eval_items(self) -> int:
@@ -183,11 +211,13 @@ class Trainer:
         return compact_tensor(items[chosen]).to(self.runtime.device).long()
 
     def is_finite(self) -> bool:
-        """Whether every weight is a finite number."""
-        return all(bool(p.isfinite().all()) for p in self.model.parameters())
+        """Whether every weight is a finite number, in all processes."""
+        own = (p.to_local() if isinstance(p, DTensor) else p for p in self.model.parameters())
+        return not self.runtime.team.agree(not all(bool(p.isfinite().all()) for p in own))
 
     def trained_model(self) -> AnyTrained:
-        """The averaged weights with the profile, if they have one, that describes them best."""
+        """The averaged weights with the profile, if they have one, that describes them best; asked for by all."""
+        averaged = self.whole_average()
         facts: dict[str, Any] = {
             "config": self.config,
             "alphabet": self.corpus.alphabet,
@@ -196,12 +226,12 @@ class Trainer:
             "data_title": self.corpus.title,
             "data_fingerprint": self.corpus.fingerprint,
         }
-        if not isinstance(self.averaged, ARDM):
-            return TrainedBaseline(model=self.averaged, **facts)
-        return TrainedModel(model=self.averaged, profile=self.measured_profile or self.profile, **facts)
+        if not isinstance(averaged, ARDM):
+            return TrainedBaseline(model=averaged, **facts)
+        return TrainedModel(model=averaged, profile=self.measured_profile or self.profile, **facts)
 
     def state_tensors(self) -> dict[str, Tensor]:
-        """Every tensor that the rest of the run depends on."""
+        """Every tensor that the rest of the run depends on, for the first process; all must ask for them."""
         tensors: dict[str, Tensor] = {f"weights/{n}": p for n, p in self.model.named_parameters()}
         tensors |= {f"averaged/{n}": p for n, p in self.averaged.named_parameters()}
         tensors |= profile_tensors("profile", self.profile)
@@ -209,7 +239,7 @@ class Trainer:
             tensors |= profile_tensors("measured_profile", self.measured_profile)
         for name, state in self._optimizer_states():
             tensors |= {f"optimizer/{name}/{key}": value for key, value in state.items()}
-        return tensors
+        return gathered(tensors, keep=self.runtime.team.is_first)
 
     def _optimizer_states(self) -> Iterator[tuple[str, dict[str, Tensor]]]:
         names: dict[Tensor, str] = {p: n for n, p in self.model.named_parameters()}
@@ -223,14 +253,16 @@ class Trainer:
         with torch.no_grad():
             for prefix, model in (("weights", self.model), ("averaged", self.averaged)):
                 for name, parameter in model.named_parameters():
-                    parameter.copy_(tensors[f"{prefix}/{name}"])
+                    parameter.copy_(piece_like(tensors[f"{prefix}/{name}"], parameter))
         self.profile = profile_from_tensors("profile", tensors)
         if "measured_profile/bits" in tensors:
             self.measured_profile = profile_from_tensors("measured_profile", tensors)
         owners = {p: o for o in self.optimizers for g in o.param_groups for p in g["params"]}
         for name, parameter in self.model.named_parameters():
             prefix = f"optimizer/{name}/"
-            state = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+            state = {
+                k.removeprefix(prefix): piece_like(v, parameter) for k, v in tensors.items() if k.startswith(prefix)
+            }
             owners[parameter].state[parameter] = state
 
 
@@ -275,9 +307,14 @@ def make_optimizers(config: RunConfig, model: nn.Module) -> list[torch.optim.Opt
     return optimizers
 
 
+def blocks_of(network: nn.Module) -> list[nn.Module]:
+    """The parts of a network that are alike, one after another."""
+    return list(network.get_submodule("blocks").children())
+
+
 def compile_blocks(network: nn.Module) -> None:
     """Compile the network's blocks in place: alike blocks share one compilation, which takes seconds."""
-    blocks = list(network.get_submodule("blocks").children())
+    blocks = blocks_of(network)
     limit = torch._dynamo.config.recompile_limit
     torch._dynamo.config.recompile_limit = max(limit, 2 * len(blocks))  # with and without gradients
     for block in blocks:

@@ -129,6 +129,9 @@ class Train:
     """cpu or cuda; CUDA where there is one by default."""
     no_compile: bool = False
     """Run the network as it is instead of compiling it first (CUDA only)."""
+    fsdp: bool = False
+    """Share weights and optimiser states out among processes (FSDP2), for models that one GPU cannot hold: under
+    torchrun."""
 
     def run(self) -> None:
         """Train, showing progress."""
@@ -137,11 +140,13 @@ class Train:
         if self.data.is_dir() and self.out.resolve().is_relative_to(self.data.resolve()):
             raise UsageError(f"--out {self.out} lies inside --data {self.data} and would become part of the data")
         from ardm.runtime import Runtime
-        from ardm.team import joined_team
+        from ardm.team import is_launched, joined_team
 
         runtime = Runtime.choose(self.device, compile=not self.no_compile)
+        if self.fsdp and not is_launched():
+            raise UsageError("--fsdp shares weights out among the processes of torchrun: torchrun ... -m ardm train")
         with joined_team(runtime.device) as team:
-            self._train(config, replace(runtime, team=team))
+            self._train(config, replace(runtime, team=team, shares_weights=self.fsdp))
 
     def _train(self, config: "RunConfig", runtime: "Runtime") -> None:
         from ardm.checkpoint import load_model
@@ -324,6 +329,7 @@ def describe(trainer: "Trainer") -> str:
     train, team = config.train, trainer.runtime.team
     shards = f" in {train.num_shards} shards" if train.num_shards > 1 else ""
     processes = f" by {team.size} processes" if team.size > 1 else ""
+    processes += " that share weights out" if trainer.runtime.shares_weights else ""
     return (
         f"{model}, items of {shape} from {trainer.corpus.title}; {train.steps} steps of {train.batch_size} items"
         f"{shards}{processes} on {trainer.runtime.device.type}"
