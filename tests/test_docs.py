@@ -21,7 +21,7 @@ DOCUMENTS = [
     *(ROOT / "docs" / name for name in ("tutorial.md", "serve.md")),
     *(path.with_suffix(pretrained.CARD_SUFFIX) for path in pretrained.box().values()),
 ]
-OTHER_PROGRAMS = {"make", "pip", "python", "git", "cd"}
+OTHER_PROGRAMS = {"make", "pip", "python", "git", "cd", "sh"}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

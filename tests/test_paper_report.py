@@ -21,7 +21,7 @@ from ardm.cli import main, parse
 from ardm.commands.bench import Bench
 from ardm.errors import ArdmError, DataError
 from ardm.report.figures import loss_heights
-from ardm.report.paper.commands import SHOWN, command_line
+from ardm.report.paper.commands import SHOWN, command_line, training_line
 from ardm.report.paper.entries import SCALES
 from ardm.report.paper.evidence import Evidence, Failed, Measured
 from ardm.report.paper.figures import FIGURES, MatrixFigure
@@ -291,6 +291,19 @@ def test_tables_are_well_formed(written):
             assert before.count("|") == line.count("|") == after.count("|")
         if line.startswith("|") and after.startswith("|"):
             assert line.count("|") == after.count("|")
+
+
+def test_runs_are_trained_by_commands_below_a_table_at_both_scales(written):
+    text = (written / "report.md").read_text()
+    ours, full = (training_line(RUNS["text8-oa"], scale) for scale in SCALES)
+    assert ours != full
+    for title in ("Order-agnostic text", "Text: calls against bits"):
+        (section,) = [part for part in text.split("\n## ") if part.startswith(title)]
+        assert f"- `{ours}`; at the paper's scale `{full}`\n" in section + "\n"
+        (row,) = [line for line in section.splitlines() if line.startswith("| OA-ARDM | 250 |")]
+        assert "ardm eval" in row
+        assert "ardm train" not in row
+    assert f"<span>{full.split()[2]}</span>" in (written / "report.html").read_text()
 
 
 def test_a_missing_number_has_its_command(written):

@@ -1,5 +1,6 @@
 """Commands that make what the report shows."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ardm.report.paper.entries import Measurement, Run, Scale
@@ -25,7 +26,20 @@ SHOWN = Places(data="DATA", runs="RUNS")
 """For readers."""
 
 
+def training_line(run: Run, scale: Scale) -> str:
+    """What trains a run, to be copied; empty where nothing does."""
+    return _line(run.training(scale), run)
+
+
+def measuring_line(run: Run, measurement: Measurement, scale: Scale) -> str:
+    """What measures it then."""
+    return _line(measurement.templates(scale), run)
+
+
 def command_line(run: Run, measurement: Measurement, scale: Scale) -> str:
-    """All that makes a measurement, to be copied."""
-    templates = [*run.training(scale), *measurement.templates(scale)]
+    """All that makes a measurement."""
+    return _line([*run.training(scale), *measurement.templates(scale)], run)
+
+
+def _line(templates: Sequence[str], run: Run) -> str:
     return " && ".join(SHOWN.line(template, run) for template in templates)

@@ -150,9 +150,9 @@ FIGURES: tuple[Figure[Any], ...] = (
     ),
     PlanFigure(
         name="plan-cifar10-upscale4",
-        caption="The planned schedule of the ARDM-Upscale 4 of CIFAR-10 in 200 calls",
+        caption="The planned schedule of the ARDM-Upscale 4 of CIFAR-10 in 40 calls",
         of="cifar10-upscale4/bits",
-        num_calls=200,
+        num_calls=40,
     ),
     MatrixFigure(
         name="matrices-2",
@@ -173,12 +173,12 @@ FIGURES: tuple[Figure[Any], ...] = (
     ),
     ImageChainFigure(
         name="chain-cifar10-upscale4",
-        caption="Two images as the ARDM-Upscale 4 of CIFAR-10 generates them",
+        caption="Two images as the ARDM-Upscale 4 of CIFAR-10 generates them, from the first of 400 calls to the last",
         of="cifar10-upscale4/chain",
     ),
     ImageChainFigure(
         name="chain-cifar10-oa",
-        caption="Two images as the OA-ARDM of CIFAR-10 generates them; grey is hidden",
+        caption="Two images as the OA-ARDM of CIFAR-10 generates them, from the first of 200 calls to the last; grey is hidden",
         of="cifar10-oa/chain",
     ),
 )

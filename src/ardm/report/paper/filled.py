@@ -4,13 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ardm.report.paper.commands import command_line
+from ardm.report.paper.commands import command_line, measuring_line, training_line
 from ardm.report.paper.entries import Row, Run, Scale, Table
 from ardm.report.paper.evidence import Evidence, Failed, Measured, Training
 from ardm.report.paper.runs import find
 
 COLUMNS = ("method", "calls", "ours", "the paper's", "command")
 DETAIL_COLUMNS = ("number", "scored", "trained", "hardware")
+TRAINED_FIRST = "Trained before that:"
+AT_FULL_SCALE = "at the paper's scale"
 NOT_RUN = "not run"
 NOTHING = "-"
 
@@ -23,7 +25,7 @@ class FilledRow:
     run: Run | None
     result: Measured | Failed | None
     command: str
-    """What makes the number; empty where nothing does."""
+    """What measures the number, and where there is none trains its run before that; empty where nothing does."""
     training: Training | None
 
     @property
@@ -74,27 +76,36 @@ class FilledTable:
     table: Table
     rows: Sequence[FilledRow]
     comment: str
+    scale: Scale
 
     def details(self) -> list[tuple[str, ...]]:
         """How its numbers were found."""
         return [details for row in self.rows if (details := row.details()) is not None]
 
+    def trainings(self) -> list[tuple[str, str]]:
+        """The commands that train its runs, each with that of the paper's scale, if it is another."""
+        runs = {row.run.name: row.run for row in self.rows if row.run is not None and row.run.start is not None}
+        lines = [(training_line(run, self.scale), training_line(run, "paper")) for run in runs.values()]
+        return [(line, "" if line == full else full) for line, full in lines]
+
 
 def fill(table: Table, evidence: Evidence, scale: Scale) -> FilledTable:
     """A table with what was measured of it."""
     rows = [_fill_row(row, evidence, scale) for row in table.rows]
-    return FilledTable(table=table, rows=rows, comment=evidence.comment(table.name))
+    return FilledTable(table=table, rows=rows, comment=evidence.comment(table.name), scale=scale)
 
 
 def _fill_row(row: Row, evidence: Evidence, scale: Scale) -> FilledRow:
     if row.of is None:
         return FilledRow(row=row, run=None, result=None, command="", training=None)
     run, measurement = find(row.of)
+    result = evidence.measured(row)
+    line = command_line if result is None else measuring_line
     return FilledRow(
         row=row,
         run=run,
-        result=evidence.measured(row),
-        command=command_line(run, measurement, scale),
+        result=result,
+        command=line(run, measurement, scale),
         training=evidence.training(run, scale),
     )
 

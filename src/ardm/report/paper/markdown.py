@@ -2,7 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 
-from ardm.report.paper.filled import COLUMNS, DETAIL_COLUMNS, NOT_RUN, FilledRow, FilledTable
+from ardm.report.paper.filled import (
+    AT_FULL_SCALE,
+    COLUMNS,
+    DETAIL_COLUMNS,
+    NOT_RUN,
+    TRAINED_FIRST,
+    FilledRow,
+    FilledTable,
+)
 from ardm.report.paper.report import DrawnFigure, Report
 
 
@@ -23,6 +31,9 @@ def _table(filled: FilledTable) -> Iterator[str]:
     yield f"## {filled.table.title} ({filled.table.unit})"
     yield filled.table.caption
     yield _lines(COLUMNS, [_cells(row) for row in filled.rows])
+    if trainings := filled.trainings():
+        yield TRAINED_FIRST
+        yield "\n".join(f"- `{line}`" + (f"; {AT_FULL_SCALE} `{full}`" if full else "") for line, full in trainings)
     if filled.comment:
         yield filled.comment
     if details := filled.details():

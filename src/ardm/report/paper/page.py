@@ -4,7 +4,15 @@ from collections.abc import Sequence
 from html import escape
 
 from ardm.report.paper.evidence import Measured
-from ardm.report.paper.filled import COLUMNS, DETAIL_COLUMNS, NOT_RUN, FilledRow, FilledTable
+from ardm.report.paper.filled import (
+    AT_FULL_SCALE,
+    COLUMNS,
+    DETAIL_COLUMNS,
+    NOT_RUN,
+    TRAINED_FIRST,
+    FilledRow,
+    FilledTable,
+)
 from ardm.report.paper.report import DrawnFigure, Report
 from ardm.report.pieces import document, figure, gallery, paragraph, png_image, sample_of, section, titled
 
@@ -38,6 +46,7 @@ def _table(filled: FilledTable) -> str:
         f"{table.title} ({table.unit})",
         paragraph(table.caption),
         _lines("compared", COLUMNS, [_row(row) for row in filled.rows]),
+        _trainings(filled),
         *(paragraph(part) for part in filled.comment.split("\n\n") if part),
         _details(filled),
     )
@@ -60,6 +69,14 @@ def _command(line: str) -> str:
     """A command whose lines break between words alone."""
     words = " ".join(f"<span>{escape(word)}</span>" for word in line.split())
     return f"<code>{words}</code>" if words else ""
+
+
+def _trainings(filled: FilledTable) -> str:
+    lines = [
+        f"<li>{_command(line)}{f'; {AT_FULL_SCALE} {_command(full)}' if full else ''}</li>"
+        for line, full in filled.trainings()
+    ]
+    return f"<details><summary>{TRAINED_FIRST}</summary><ul>{''.join(lines)}</ul></details>" if lines else ""
 
 
 def _details(filled: FilledTable) -> str:

@@ -42,8 +42,11 @@ class Report:
         """What the report is."""
         return (
             "The comparisons of Autoregressive Diffusion Models (Hoogeboom et al., ICLR 2022): our number, the paper's "
-            f"and the command that makes ours, {SCALE_WORDS[self.scale]}. Intervals are 95%. In commands DATA is the "
-            f"folder of the data sets and RUNS that of the runs. Written by ardm {ardm.__version__}."
+            f"and the command that measures ours, {SCALE_WORDS[self.scale]}. Our intervals are 95% over test items, of "
+            "one training each; the paper's ± are over trainings. Calls are those of the network for one item, and a "
+            "planned schedule is the best one for so many; D is the number of variables of an item. In commands DATA "
+            "is the folder of the data sets and RUNS that of the runs; sh runs/minutes/RUN.sh DATA RUNS and sh "
+            f"runs/paper/RUN.sh DATA RUNS train and measure a run of either scale. Written by ardm {ardm.__version__}."
         )
 
     @property
