@@ -178,7 +178,7 @@ FIGURES: tuple[Figure[Any], ...] = (
     ),
     ImageChainFigure(
         name="chain-cifar10-oa",
-        caption="Two images as the OA-ARDM of CIFAR-10 generates them, from the first of 200 calls to the last; grey is hidden",
+        caption="Two images as the OA-ARDM of CIFAR-10 generates them, from the first of 200 calls to the last; grey: hidden",
         of="cifar10-oa/chain",
     ),
 )
