@@ -173,12 +173,12 @@ FIGURES: tuple[Figure[Any], ...] = (
     ),
     ImageChainFigure(
         name="chain-cifar10-upscale4",
-        caption="Two images as the ARDM-Upscale 4 of CIFAR-10 generates them, from the first of 400 calls to the last",
+        caption="Two images as the ARDM-Upscale 4 of CIFAR-10 generates them, from the first of 400 calls on",
         of="cifar10-upscale4/chain",
     ),
     ImageChainFigure(
         name="chain-cifar10-oa",
-        caption="Two images as the OA-ARDM of CIFAR-10 generates them, from the first of 200 calls to the last; grey: hidden",
+        caption="Two images as the OA-ARDM of CIFAR-10 generates them, from the first of 200 calls on; grey is hidden",
         of="cifar10-oa/chain",
     ),
 )
