@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ardm.baselines.methods import Baseline, score
 from ardm.checkpoint import AnyTrained, TrainedBaseline, TrainedModel, profile_from_tensors, profile_tensors
 from ardm.config import RunConfig
-from ardm.data.corpus import Corpus, compact_tensor
+from ardm.data.corpus import Corpus, Sampler, compact_tensor
 from ardm.data.packed.sampler import AHEAD, StreamSampler
 from ardm.errors import UsageError
 from ardm.likelihood import Bound, Estimate, bound
@@ -175,6 +175,11 @@ class Trainer:
         if math.isfinite(estimate.half_width):  # one item has no interval
             metrics["valid_half_width"] = estimate.half_width
         return metrics
+
+    @property
+    def sampler(self) -> Sampler:
+        """Where training items come from."""
+        return self._sampler
 
     @property
     def num_eval_items(self) -> int:

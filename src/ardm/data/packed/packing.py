@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Integer
@@ -31,6 +31,7 @@ READ_BYTES = 2**22
 Advance = Callable[[int], None]
 
 
+@runtime_checkable
 class Source(Protocol):
     """A data set that is read from its beginning to its end."""
 
