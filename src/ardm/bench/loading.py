@@ -11,7 +11,6 @@ from ardm.bench.training import WARMUP_STEPS, random_corpus, seconds_a_step, syn
 from ardm.config import RunConfig
 from ardm.data.packed.description import open_pack
 from ardm.data.packed.sampler import AHEAD, StreamSampler, num_bytes
-from ardm.errors import UsageError
 from ardm.media import load_corpus
 from ardm.runtime import Runtime
 from ardm.trainer import Trainer
@@ -60,8 +59,7 @@ def time_loader(
     """The loader alone, cold and warm, and training steps with and without it, each for about so many seconds."""
     forget(path)
     sampler = load_corpus(config.data, path).sampler(config.data.shape, runtime.device)
-    if not isinstance(sampler, StreamSampler):
-        raise UsageError(f"{path} is not packed; `ardm data NAME --root {path} --pack FOLDER` packs it")
+    assert isinstance(sampler, StreamSampler)
     sampler.finish = lambda values, generator: values  # what is done on the device is no part of loading
     cold, num_batches = time_batches(sampler, config.train.shard_size, seconds=seconds)
     warm, _ = time_batches(sampler, config.train.shard_size, num_batches=num_batches)

@@ -158,13 +158,11 @@ class Bench:
         require_positive(needed=self.needed)
         from ardm.bench.loading import loader_header, loader_line, time_loader
 
-        if not self.as_json:
-            print(loader_header())
         rows = []
         for config, runtime in self._configurations():
             rows.append(row := time_loader(config, self.data, runtime, needed=self.needed, seconds=self.seconds))
             if not self.as_json:
-                print(loader_line(row))
+                print(loader_line(row) if len(rows) > 1 else f"{loader_header()}\n{loader_line(row)}")
         if self.as_json:
             write_output(self.output, to_json([asdict(row) for row in rows]))
 

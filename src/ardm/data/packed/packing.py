@@ -25,7 +25,7 @@ from ardm.data.sound_files import AUDIO_SUFFIXES
 from ardm.data.text import load_text8, text_files
 from ardm.errors import UsageError
 
-READ_BYTES = 2**22
+READ_BYTES = 2**20
 """Read at once of a text."""
 
 Advance = Callable[[int], None]
