@@ -422,3 +422,18 @@ def test_items_are_taken_as_from_an_array(folder):
         PackedText(pack=open_pack(folder)).items("valid", (30,))
     with pytest.raises(UsageError, match="is not empty"):
         pack_bytes(folder, b"more")
+
+
+def test_info_tells_what_is_packed(folder, capsys):
+    facts = json.loads(output(capsys, ["info", str(folder), "--json"]))
+    assert [facts[name] for name in ("kind", "train", "valid", "test", "shards", "bytes")] == [
+        "bytes",
+        90,
+        5,
+        5,
+        4,
+        100,
+    ]
+    assert "fingerprint" in output(capsys, ["info", str(folder)])
+    (folder / DESCRIPTION_FILE).unlink()
+    assert "was not packed to the end" in fails(capsys, ["info", str(folder)])[1]
