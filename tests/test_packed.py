@@ -417,6 +417,9 @@ def test_items_are_taken_as_from_an_array(folder):
     for wrong in (3, -4, [0, 3]):
         with pytest.raises(IndexError, match="there are 3 items"):
             items[wrong]
+    assert len(items[[]]) == 0
+    with pytest.raises(IndexError, match="items are taken by their numbers, not by bool"):
+        items[[True, False, True]]
     assert items[2:][0].tolist() == items[-1].tolist() == list(range(60, 90))
     with pytest.raises(DataError, match="the valid split has 5 characters, too few for an item of 30"):
         PackedText(pack=open_pack(folder)).items("valid", (30,))

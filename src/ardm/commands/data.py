@@ -60,7 +60,7 @@ class Data:
         if self.channels != 3 and self.name != "images":
             raise UsageError(f"--channels is for images; {self.name} has none to choose")
         check_writable_folder(folder)
-        if self.root.is_dir() and folder.resolve().is_relative_to(self.root.resolve()):
+        if self.name not in SIZES and self.root.is_dir() and folder.resolve().is_relative_to(self.root.resolve()):
             raise UsageError(f"--pack {folder} lies inside --root {self.root} and would become part of the data")
         from ardm.data.packed.description import KINDS
         from ardm.data.packed.packing import check_new, open_source, pack

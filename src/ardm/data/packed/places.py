@@ -112,8 +112,10 @@ class Items:
 
     def __getitem__(self, index: Any) -> Any:
         """Rows, or one row, as of an array: by a number, a slice, or a list of numbers."""
-        chosen = np.arange(*index.indices(len(self))) if isinstance(index, slice) else np.asarray(index, np.int64)
+        chosen = np.arange(*index.indices(len(self))) if isinstance(index, slice) else np.asarray(index)
+        if chosen.size and chosen.dtype.kind not in "iu":
+            raise IndexError(f"items are taken by their numbers, not by {chosen.dtype}")
         if chosen.size and not -len(self) <= chosen.min() <= chosen.max() < len(self):
             raise IndexError(f"there are {len(self)} items, and one of {chosen.min()}..{chosen.max()} was asked for")
-        rows = self.to_classes(self.places.read(chosen.reshape(-1) % max(len(self), 1)))
+        rows = self.to_classes(self.places.read(chosen.astype(np.int64).reshape(-1) % max(len(self), 1)))
         return rows if chosen.ndim else rows[0]
