@@ -127,7 +127,7 @@ def forget(path: Path) -> None:
 
 def loader_header() -> str:
     """The columns of `loader_line`."""
-    return f"{'':14} {'batch':>5} {'cold items/s':>16} {'warm items/s':>16} {'needed':>9} {'headroom':>8} streaming"
+    return f"{'':14} {'batch':>5} {'cold items/s':>20} {'warm items/s':>20} {'needed':>9} {'headroom':>8} streaming"
 
 
 def loader_line(row: LoaderTiming) -> str:
@@ -139,6 +139,6 @@ def loader_line(row: LoaderTiming) -> str:
         "" if row.streaming is None else f"{row.streaming.items_per_second:,.1f} ({row.streaming.waiting:.1%} waiting)"
     )
     return (
-        f"{row.preset:14} {row.batch_size:>5} {cold:>16} {warm:>16} {row.needed_items_per_second:>9,.1f} "
+        f"{row.preset:14} {row.batch_size:>5} {cold:>20} {warm:>20} {row.needed_items_per_second:>9,.1f} "
         f"{row.headroom:>7.1f}x {streaming}"
     )
