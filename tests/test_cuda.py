@@ -1,5 +1,6 @@
 """What only a GPU can show: compiled bfloat16 runs resume to the bit and agree with the CPU; files decode there."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from ardm.config import DepthConfig, RunConfig
 from ardm.data.corpus import Corpus
 from ardm.exact.network import FORCED_OPERATIONS
 from ardm.likelihood import exact_bits
+from ardm.media import load_corpus
 from ardm.orders import random_stage_orders
 from ardm.runtime import Runtime
 from ardm.sample import sample_items
@@ -19,6 +21,7 @@ from ardm.state import restore_state
 from ardm.train import run_training
 from ardm.trainer import Trainer
 from golden.make import digest
+from packs import packed, write_data
 from test_golden import FILES, digests, model_of, order_of
 from test_train import assert_same_state, metrics
 from tiny import random_images, random_sounds, tiny_audio_config, tiny_config, tiny_corpus, tiny_image_config
@@ -51,6 +54,19 @@ def test_a_resumed_run_is_identical_to_the_bit_on_cuda(tmp_path, kind):
             run_training(trainer, tmp_path / folder, stop=lambda t=trainer, s=stop_at: t.step == s)
     assert_same_state(tmp_path / "whole", tmp_path / "parts")
     assert metrics(tmp_path / "whole") == metrics(tmp_path / "parts")
+
+
+@pytest.mark.parametrize("name", ["text", "images", "audio"])
+def test_packed_data_gives_the_run_of_the_original_on_cuda(tmp_path, monkeypatch, name):
+    config = {"text": tiny_config(), "images": tiny_image_config(), "audio": tiny_audio_config()}[name]
+    if name == "images":
+        config = replace(config, data=replace(config.data, width=4))
+    path = write_data(name, tmp_path / "original", monkeypatch)
+    folder = packed(config.data, path, tmp_path / "packed")
+    for data in (path, folder):
+        trainer = Trainer(config, load_corpus(config.data, data), Runtime.choose("cuda"))
+        run_training(trainer, tmp_path / f"run of {data.name}")
+    assert_same_state(tmp_path / "run of original", tmp_path / "run of packed")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import torch
@@ -22,7 +23,8 @@ from torch.nn.parallel import DistributedDataParallel
 from ardm.baselines.methods import Baseline, score
 from ardm.checkpoint import AnyTrained, TrainedBaseline, TrainedModel, profile_from_tensors, profile_tensors
 from ardm.config import RunConfig
-from ardm.data.corpus import Corpus, compact_tensor
+from ardm.data.corpus import Corpus, Sampler, compact_tensor
+from ardm.data.packed.sampler import AHEAD, StreamSampler
 from ardm.errors import UsageError
 from ardm.likelihood import Bound, Estimate, bound
 from ardm.metrics import Metrics
@@ -127,6 +129,8 @@ class Trainer:
         """
         config, team = self.config.train, self.runtime.team
         self._generator.manual_seed(step_seed(self.config.seed, self.step, shard))
+        if isinstance(self._sampler, StreamSampler):
+            self._sampler.expect(coming_seeds(self.config, team, self.step, shard), config.shard_size)
         x = self._sampler.draw(config.shard_size, self._generator)
         rank = self._ranks() if config.has_order(self.step) else None
         with self._sharing_gradients(is_last):
@@ -199,6 +203,11 @@ class Trainer:
         for parameter, averaged in zip(model.parameters(), self.averaged.parameters(), strict=True):
             parameter.copy_(whole(averaged))
         return model
+
+    @property
+    def sampler(self) -> Sampler:
+        """Where training items come from."""
+        return self._sampler
 
     @property
     def num_eval_items(self) -> int:
@@ -324,3 +333,12 @@ def compile_blocks(network: nn.Module) -> None:
 def step_seed(seed: int, step: int, shard: int = 0) -> int:
     """The seed of the generator of a shard of a training step."""
     return (seed * 1_000_003 + step + (shard << 40)) & (2**63 - 1)
+
+
+def coming_seeds(config: RunConfig, team: Team, step: int, shard: int) -> list[int]:
+    """The seeds of this shard of a step and of the next ones that are this process's, for a sampler to read ahead."""
+    last = max(config.train.steps, step + 1)
+    draws = (
+        (s, own) for s in range(step, last) for own in team.mine(config.train.num_shards) if (s, own) >= (step, shard)
+    )
+    return [step_seed(config.seed, s, own) for s, own in islice(draws, AHEAD)]

@@ -9,7 +9,7 @@ from ardm.compression.contents import Content, frames_of, pixels_of
 from ardm.container.fields import ImageFields, SoundFields
 from ardm.data.audio import ZERO_CLASS
 from ardm.data.corpus import Corpus, Split
-from ardm.data.images import ImageCorpus, Pixels
+from ardm.data.images import Pixels
 from ardm.data.sound_files import Recording
 from ardm.orders import Shape
 
@@ -25,7 +25,7 @@ def media_of(corpus: Corpus) -> Media:
     """What a corpus holds."""
     if corpus.alphabet is not None:
         return "bytes" if corpus.alphabet.characters is None else "text"
-    return "images" if isinstance(corpus, ImageCorpus) else "audio"
+    return "images" if corpus.sample_rate is None else "audio"
 
 
 def spread_items(corpus: Corpus, split: Split, shape: Shape, num_items: int, seed: int | None = None) -> list[Item]:

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 class Bench:
     """Time parts of ardm beside what they replace."""
 
-    what: Annotated[tyro.conf.Positional[Literal["plan", "train", "call", "codec"]], tyro.conf.arg(metavar="WHAT")]
+    what: Annotated[
+        tyro.conf.Positional[Literal["plan", "train", "call", "codec", "data"]], tyro.conf.arg(metavar="WHAT")
+    ]
     """plan: the planner beside the paper's recurrence. train: the training steps of presets, on random items. call: one
     call of their networks, or of an exact model beside its float32 twin. codec: an exact model's codec beside PNG, JPEG
-    XL, PPMd, FLAC, ..."""
+    XL, PPMd, FLAC, ... data: the loader of a packed data set beside the training steps of presets."""
     files: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE...")] = ()
     """Your own files, folders and patterns, taken whole as by `ardm compress`, one compressed file for each; empty ones
     are left out (codec)."""
@@ -39,7 +41,7 @@ class Bench:
     """An exact model's file, or its name in the box (codec, call)."""
     data: Path | None = None
     """Instead of files, a data set such as the model was trained on: items of the model's size, and what rivals learn
-    from. A folder without the benchmark that the model is for is taken as files (codec)."""
+    from. A folder without the benchmark that the model is for is taken as files (codec). A packed data set (data)."""
     calls: tuple[int, ...] = ()
     """Budgets of calls to code with: for each the model's richest schedule within it; by default its own (codec)."""
     items: int = 100
@@ -63,6 +65,8 @@ class Bench:
     by default as many as suit the device (codec)."""
     seconds: float = 10.0
     """About how long to time each preset."""
+    needed: float | None = None
+    """Items a second that training takes, known from elsewhere; by default training steps are timed (data)."""
     device: str | None = None
     """Where networks compute, such as cpu or cuda; by default CUDA where there is one."""
     no_compile: bool = False
@@ -82,9 +86,7 @@ class Bench:
         check_writable(self.output)
         if self.files and self.what != "codec":
             raise UsageError(f"files are for ardm bench codec; ardm bench {self.what} takes none")
-        {"plan": self._run_plan, "train": self._run_train, "call": self._run_call, "codec": self._run_codec}[
-            self.what
-        ]()
+        getattr(self, f"_run_{self.what}")()
 
     def _run_plan(self) -> None:
         from ardm.bench.plan import run_plan_benchmark
@@ -149,6 +151,20 @@ class Bench:
         print(f"{'parameters':>11} {'batch':>5} {'integers':>11} {'float32':>11}")
         times = [f"{1000 * seconds:.1f} ms" for seconds in (row.exact_seconds, row.float_seconds)]
         print(f"{row.num_parameters:>11,} {row.batch_size:>5} {times[0]:>11} {times[1]:>11}")
+
+    def _run_data(self) -> None:
+        if self.data is None:
+            raise UsageError("give a packed data set: ardm bench data --data PACKED --presets text8")
+        require_positive(needed=self.needed)
+        from ardm.bench.loading import loader_header, loader_line, time_loader
+
+        rows = []
+        for config, runtime in self._configurations():
+            rows.append(row := time_loader(config, self.data, runtime, needed=self.needed, seconds=self.seconds))
+            if not self.as_json:
+                print(loader_line(row) if len(rows) > 1 else f"{loader_header()}\n{loader_line(row)}")
+        if self.as_json:
+            write_output(self.output, to_json([asdict(row) for row in rows]))
 
     def _run_codec(self) -> None:
         media, benchmark = self._codec_benchmark()

@@ -1,39 +1,98 @@
 """ardm data."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from ardm.commands.common import progress
-from ardm.errors import DataError
-from ardm.files import check_writable, written_whole
+from ardm.commands.common import progress, require_positive
+from ardm.errors import DataError, UsageError
+from ardm.files import check_writable, check_writable_folder, written_whole
+
+if TYPE_CHECKING:
+    from ardm.data.packed.description import Description
+
+
+DataName = Literal["text8", "cifar10", "sc09", "text", "bytes", "images", "audio", "packed"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """Check a data set, fetching it first where it is missing or damaged."""
+    """Check a data set, fetching it first where it is missing or damaged, or pack it to be read from disk."""
 
-    name: Annotated[tyro.conf.Positional[Literal["text8", "cifar10", "sc09"]], tyro.conf.arg(metavar="NAME")]
-    """text8, cifar10 or sc09 (checked only: Speech Commands is 2.4 GB to fetch by hand)."""
+    name: Annotated[tyro.conf.Positional[DataName], tyro.conf.arg(metavar="NAME")]
+    """text8, cifar10 or sc09 (checked only: Speech Commands is 2.4 GB to fetch by hand); with --pack also your own
+    text, bytes, images or audio; packed, to check every bit of a packed data set."""
     root: Path
-    """The folder that holds, or will hold, the data set."""
+    """The folder that holds, or will hold, the data set; of your own text, a file or a folder."""
+    pack: Path | None = None
+    """Write the data set into this new folder, in shards that training reads from disk as it needs them: for data
+    larger than the memory. `ardm train`, `eval` and others take the folder in place of the original."""
+    channels: Literal[1, 3] = 3
+    """1 to pack grey images, 3 for colour (images)."""
+    shard_mib: int = 256
+    """MiB of a shard at most (with --pack)."""
 
     def run(self) -> None:
-        """Fetch if need be, check, and say what is there."""
-        if self.name == "sc09":
-            print(sc09_sizes(self.root))
+        """Fetch if need be, check, and say what is there, or pack it."""
+        if self.name == "packed":
+            self._check_packed()
             return
-        describe, fetch = {"text8": (text8_sizes, fetch_text8), "cifar10": (cifar10_sizes, fetch_cifar10)}[self.name]
+        if self.pack is not None:
+            self._pack(self.pack)
+            return
+        if self.name not in SIZES:
+            raise UsageError(f"--pack FOLDER is missing: of {self.name} there is nothing to fetch or to check")
         try:
-            print(describe(self.root))
+            print(SIZES[self.name](self.root))
         except DataError:
+            if self.name not in FETCH:
+                raise
             check_writable(self.root / "new")
-            fetch(self.root)
-            print(describe(self.root))
+            FETCH[self.name](self.root)
+            print(SIZES[self.name](self.root))
+
+    def _pack(self, folder: Path) -> None:
+        require_positive(shard_mib=self.shard_mib)
+        if self.channels != 3 and self.name != "images":
+            raise UsageError(f"--channels is for images; {self.name} has none to choose")
+        check_writable_folder(folder)
+        if self.name not in SIZES and self.root.is_dir() and folder.resolve().is_relative_to(self.root.resolve()):
+            raise UsageError(f"--pack {folder} lies inside --root {self.root} and would become part of the data")
+        from ardm.data.packed.description import KINDS
+        from ardm.data.packed.packing import check_new, open_source, pack
+
+        check_new(folder)
+        source = open_source(KINDS[self.name], self.root, channels=self.channels)
+        with progress("packing", source.total) as advance:
+            about = pack(source, folder, shard_bytes=self.shard_mib * 2**20, advance=advance)
+        print(f"{folder}: {packed_sizes(about)}")
+
+    def _check_packed(self) -> None:
+        if self.pack is not None:
+            raise UsageError("--pack is for data that is not packed yet")
+        from ardm.data.packed.description import check_pack, open_pack
+
+        pack = open_pack(self.root)
+        with progress("checking", pack.about.num_bytes) as advance:
+            check_pack(pack, advance)
+        print(f"{packed_sizes(pack.about)}, sha256 as expected")
+
+
+def packed_sizes(about: "Description") -> str:
+    """What a packed data set holds."""
+    counts = about.num_values() if about.medium == "text" else about.num_items()
+    sizes = ", ".join(f"{name} {count:,}" for name, count in zip(("train", "valid", "test"), counts, strict=True))
+    height, width = about.size or (0, 0)
+    units = {
+        "text": "bytes" if about.characters is None else "characters",
+        "images": f"images of {width} x {height}" if about.size else "images",
+        "audio": f"clips at {about.sample_rate} Hz",
+    }
+    return f"{about.title}: {sizes} {units[about.medium]} in {len(about.shards)} shards, {about.num_bytes:,} bytes"
 
 
 def text8_sizes(root: Path) -> str:
@@ -91,6 +150,10 @@ def fetch_cifar10(root: Path) -> None:
     for name, content in contents.items():
         with written_whole(root / name) as temporary:
             temporary.write_bytes(content)
+
+
+SIZES: dict[str, Callable[[Path], str]] = {"text8": text8_sizes, "cifar10": cifar10_sizes, "sc09": sc09_sizes}
+FETCH: dict[str, Callable[[Path], None]] = {"text8": fetch_text8, "cifar10": fetch_cifar10}
 
 
 @contextmanager

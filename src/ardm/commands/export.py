@@ -58,13 +58,14 @@ class Export:
         require_a_call_a_stage(calls, trained.model.num_stages)
         corpus = load_corpus(trained.config.data, self._data_path())
         shape = trained.model.shape
-        train, valid = (torch.from_numpy(corpus.items(split, shape)) for split in ("train", "valid"))
-        chosen = valid[: self.valid_items].long()
+        train = corpus.items("train", shape)
+        calibrating = torch.from_numpy(train[[i * len(train) // self.items for i in range(self.items)]]).long()
+        chosen = torch.from_numpy(corpus.items("valid", shape)[: self.valid_items]).long()
         num_items = (0 if order else num_tried(chosen)) + len(SCHEDULE_KINDS) * len(chosen)
         with progress("trying orders and schedules", calls * num_items) as advance:
             exact = export_model(
                 trained,
-                train[torch.arange(self.items) * len(train) // self.items].long(),
+                calibrating,
                 chosen,
                 planning_losses(trained),
                 num_calls=calls,

@@ -27,10 +27,11 @@ MOST_NAMES = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Info:
-    """What a model, a compressed file or an archive holds, and whether every entry of it is whole."""
+    """What a model, a compressed file, an archive or a packed data set holds, and whether every entry is whole."""
 
     file: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE_OR_MODEL")]
-    """A compressed file, an archive, a run's folder, a model file or the name of a model in the box."""
+    """A compressed file, an archive, a run's folder, a model file, the name of a model in the box, or a packed data
+    set."""
     model: Path | None = None
     """Of a short file the model that it was made with, if that is not in the box."""
     json: bool = False
@@ -41,7 +42,7 @@ class Info:
         file = self.file if self.file.exists() else pretrained.box().get(str(self.file), self.file)
         if not file.exists():
             raise DataError(f"there is no file or folder {file}")
-        facts = compressed_facts(file, self.model)
+        facts = packed_facts(file) if file.is_dir() else compressed_facts(file, self.model)
         if facts is None and not is_model(file) and not (file / "config.json").exists():
             raise DataError(f"{file} is neither a model, a run nor a compressed file")
         if facts is None:
@@ -90,10 +91,24 @@ def is_model(path: Path) -> bool:
     return start[8:] == b"{" and int.from_bytes(start[:8], "little") < MOST_HEADER_BYTES
 
 
+def packed_facts(folder: Path) -> dict[str, Any] | None:
+    """The facts of a packed data set; None for any other folder."""
+    from ardm.data.packed.description import is_packed, open_pack
+
+    if not is_packed(folder):
+        return None
+    about = open_pack(folder).about
+    facts: dict[str, Any] = {"kind": about.kind, "data": about.title, "published": about.is_published}
+    counts = about.num_values() if about.medium == "text" else about.num_items()
+    facts |= dict(zip(("train", "valid", "test"), counts, strict=True))
+    if about.medium == "text":
+        facts["alphabet"] = about.characters or "bytes"
+    facts |= {"sample_rate": about.sample_rate, "channels": about.channels, "size": about.size and list(about.size)}
+    return facts | {"shards": len(about.shards), "bytes": about.num_bytes, "fingerprint": about.fingerprint}
+
+
 def compressed_facts(path: Path, model: Path | None = None) -> dict[str, Any] | None:
     """The facts of a compressed file or an archive; None for anything else. Short files are told by a model."""
-    if not path.is_file():
-        return None
     from ardm.compression.describe import describe_archive, describe_file
     from ardm.container.archive import ARCHIVE_SUFFIX, ArchiveReader, is_archive
     from ardm.container.entries import Limits

@@ -42,9 +42,10 @@ class Alphabet:
             codes = np.frombuffer(content, np.uint8)
         else:
             codes = code_points(content, source)
-        return self._classes_of(codes, source)
+        return self.classes_of(codes, source)
 
-    def _classes_of(self, codes: Integer[np.ndarray, "N"], source: str) -> Integer[np.ndarray, "N"]:
+    def classes_of(self, codes: Integer[np.ndarray, "N"], source: str) -> Integer[np.ndarray, "N"]:
+        """The classes of characters given by their code points."""
         assert self.characters is not None
         table = np.array([ord(c) for c in self.characters], np.uint32)
         class_of = np.full(max(int(table.max()), int(codes.max())) + 1, -1, np.int16)
@@ -75,7 +76,11 @@ BYTES = Alphabet(characters=None)
 
 def alphabet_of(content: bytes, source: str) -> Alphabet:
     """The alphabet of all characters that occur in a UTF-8 text, in code-point order."""
-    codes = np.unique(code_points(content, source))
+    return alphabet_of_codes(np.unique(code_points(content, source)), source)
+
+
+def alphabet_of_codes(codes: Integer[np.ndarray, "N"], source: str) -> Alphabet:
+    """The alphabet of characters, given by their code points in order; those must not be too many."""
     if len(codes) > MAX_CHARACTERS:
         raise DataError(
             f"{source} has {len(codes)} different characters, more than {MAX_CHARACTERS}; "
@@ -92,13 +97,13 @@ def code_points(content: bytes, source: str) -> Integer[np.ndarray, "N"]:
     return np.frombuffer(content.decode().encode("utf-32-le"), "<u4").astype(np.uint32)
 
 
-def check_utf8(content: bytes, source: str) -> None:
-    """A DataError that names the first byte of content which is not UTF-8."""
+def check_utf8(content: bytes, source: str, start: int = 0) -> None:
+    """A DataError that names the first byte of content, which begins at `start`, that is not UTF-8."""
     try:
         content.decode()
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{source} is not UTF-8 text (byte {error.start} is {content[error.start]:#04x}); "
+            f"{source} is not UTF-8 text (byte {start + error.start} is {content[error.start]:#04x}); "
             "use a model of raw bytes (preset `bytes`)"
         ) from None
 

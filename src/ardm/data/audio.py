@@ -4,7 +4,7 @@ Class k stands for the sample k - 32768, so that neighbouring classes are neighb
 """
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 import torch
 from jaxtyping import Int, Int16, UInt16
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from ardm.data.corpus import Augmentation, Split, on_device_if_it_fits
@@ -77,13 +78,8 @@ class AudioCorpus:
         (num_samples,) = shape
         windows = [_windows(clip, num_samples) for clip in self._long_enough(name, num_samples)]
         if not windows:
-            of_split = "" if name == "all" else f" of the {name} split"
-            raise DataError(
-                f"{self.title}: no clip{of_split} is as long as {num_samples} samples; "
-                "use longer clips, or train with a smaller --item-length"
-            )
-        # The top bit flipped adds 32768 modulo 65536.
-        return np.concatenate(windows).view(np.uint16) ^ np.uint16(ZERO_CLASS)
+            raise no_windows(self.title, name, num_samples)
+        return classes_of(np.concatenate(windows))
 
     def lengths(self, name: Split, shape: Shape) -> Int[np.ndarray, "N"]:
         """How many samples of each item are sound; the rest is padding."""
@@ -101,7 +97,7 @@ class AudioCorpus:
         """The clips of a split that hold a window, short ones padded to hold it if this corpus pads."""
         clips = self.split(name)
         if not clips:
-            raise DataError(f"{self.title}: the {name} split has no clips; add some, or score another with --split")
+            raise no_clips(self.title, name)
         if self.pads:
             clips = [_padded(clip, num_samples) for clip in clips]
         return [clip for clip in clips if len(clip) >= num_samples]
@@ -114,6 +110,30 @@ class AudioCorpus:
             digest.update(repr(clip.shape).encode())
             digest.update(clip.astype("<i2", copy=False).tobytes())
         return digest.hexdigest()
+
+
+def classes_of(samples: Int16[np.ndarray, "N D"]) -> UInt16[np.ndarray, "N D"]:
+    """Samples as classes: the top bit flipped adds 32768 modulo 65536."""
+    return samples.view(np.uint16) ^ np.uint16(ZERO_CLASS)
+
+
+def no_clips(title: str, split: Split) -> DataError:
+    """What to say of an empty split."""
+    return DataError(f"{title}: the {split} split has no clips; add some, or score another with --split")
+
+
+def no_windows(title: str, split: Split, num_samples: int) -> DataError:
+    """What to say of a split without a clip as long as an item."""
+    of_split = "" if split == "all" else f" of the {split} split"
+    return DataError(
+        f"{title}: no clip{of_split} is as long as {num_samples} samples; "
+        "use longer clips, or train with a smaller --item-length"
+    )
+
+
+def no_training_windows(num_samples: int) -> DataError:
+    """The same of clips to train on."""
+    return DataError(f"no clip is as long as an item of {num_samples} samples; train with a smaller --item-length")
 
 
 def _padded(clip: Samples, num_samples: int) -> Samples:
@@ -140,9 +160,7 @@ class AudioSampler:
     ) -> None:
         fitting = [clip for clip in clips if len(clip) >= num_samples]
         if not fitting:
-            raise DataError(
-                f"no clip is as long as an item of {num_samples} samples; train with a smaller --item-length"
-            )
+            raise no_training_windows(num_samples)
         self.num_samples, self.augmentation = num_samples, augmentation
         self.samples = on_device_if_it_fits(torch.from_numpy(np.concatenate(fitting)), device)
         lengths = torch.tensor([len(clip) for clip in fitting], device=self.samples.device)
@@ -156,10 +174,14 @@ class AudioSampler:
         clip = torch.searchsorted(self.places, place, right=True)
         start = place + clip * (self.num_samples - 1)  # each clip before it has D - 1 more samples than places
         index = start[:, None] + torch.arange(self.num_samples, device=device)
-        samples = self.samples[index].to(generator.device).long()
-        if self.augmentation == "flips":
-            samples = flipped(samples, generator)
-        return samples + ZERO_CLASS
+        return augmented_classes(self.samples[index].to(generator.device).long(), self.augmentation, generator)
+
+
+def augmented_classes(
+    samples: Int[Tensor, "B D"], augmentation: Augmentation, generator: torch.Generator
+) -> Int[Tensor, "B D"]:
+    """Samples as classes, perhaps flipped."""
+    return (flipped(samples, generator) if augmentation == "flips" else samples) + ZERO_CLASS
 
 
 def flipped(samples: Int[Tensor, "B D"], generator: torch.Generator) -> Int[Tensor, "B D"]:
@@ -189,8 +211,10 @@ def load_audio_folder(path: Path, num_samples: int = 1, augmentation: Augmentati
 def _read_splits(path: Path, splits: FileSplits, num_samples: int, augmentation: Augmentation = "none") -> AudioCorpus:
     files = sorted([*splits.train, *splits.valid, *splits.test])
     clips = {file: read_audio(file, mix_down=True) for file in files}
+    num_mixed = sum(clip.num_channels > 1 for clip in clips.values())
+    lengths = [len(clip.samples) for clip in clips.values()]
     return AudioCorpus(
-        title=_title(path, clips.values(), num_samples),
+        title=noted_title(path.absolute().name, lengths, num_mixed, num_samples),
         train=[clips[file].samples for file in splits.train],
         valid=[clips[file].samples for file in splits.valid],
         test=[clips[file].samples for file in splits.test],
@@ -199,15 +223,13 @@ def _read_splits(path: Path, splits: FileSplits, num_samples: int, augmentation:
     )
 
 
-def _title(path: Path, clips: Collection[Clip], num_samples: int) -> str:
-    """The name with what was done to the clips that nobody asked for."""
-    notes = []
-    if num_mixed := sum(clip.num_channels > 1 for clip in clips):
-        notes.append(f"{num_mixed} of {len(clips)} files mixed down to mono")
-    num_short = sum(len(clip.samples) < num_samples for clip in clips)
-    if 0 < num_short < len(clips):  # where all are short, nothing is left and an error says so
-        notes.append(f"{num_short} of {len(clips)} clips shorter than a window left out")
-    name = path.absolute().name
+def noted_title(name: str, lengths: ArrayLike, num_mixed: int, num_samples: int) -> str:
+    """The name of a collection with what was done to its clips that nobody asked for."""
+    is_short, notes = np.asarray(lengths) < num_samples, []
+    if num_mixed:
+        notes.append(f"{num_mixed} of {len(is_short)} files mixed down to mono")
+    if 0 < is_short.sum() < len(is_short):  # where all are short, nothing is left and an error says so
+        notes.append(f"{is_short.sum()} of {len(is_short)} clips shorter than a window left out")
     return f"{name} ({', '.join(notes)})" if notes else name
 
 
@@ -215,12 +237,17 @@ def _common_rate(clips: Mapping[Path, Clip], path: Path) -> int:
     first, *others = clips
     rate = clips[first].rate
     for other in others:
-        if clips[other].rate != rate:
-            raise DataError(
-                f"{path} mixes sample rates: {first} has {rate} Hz and {other} has {clips[other].rate} Hz; "
-                "resample them to one rate"
-            )
+        check_rate(clips[other].rate, other, rate, first, path)
     return rate
+
+
+def check_rate(rate: int, file: Path, first_rate: int, first: Path, folder: Path) -> None:
+    """A DataError unless a file has the rate of the first one of its folder."""
+    if rate != first_rate:
+        raise DataError(
+            f"{folder} mixes sample rates: {first} has {first_rate} Hz and {file} has {rate} Hz; "
+            "resample them to one rate"
+        )
 
 
 def read_audio(path: Path, *, mix_down: bool = False) -> Clip:

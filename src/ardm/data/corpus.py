@@ -1,6 +1,6 @@
 """What every data set offers: its items for evaluation, and random ones for training."""
 
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -14,6 +14,17 @@ Split = Literal["train", "valid", "test", "all"]
 Augmentation = Literal["none", "flips", "flips and turns"]
 """What is done to training items at random: nothing, flips (images left to right, sounds upside down), and for images
 also turns by 90 degrees."""
+
+
+@runtime_checkable
+class Items(Protocol):
+    """Items of one shape, one a row: an array, or what is read from disk when it is asked for."""
+
+    def __len__(self) -> int:
+        """N."""
+
+    def __getitem__(self, index: Any, /) -> Any:
+        """An array of rows for a slice or a list of numbers, or one row for a number."""
 
 
 @runtime_checkable
@@ -52,7 +63,7 @@ class Corpus(Protocol):
     def fingerprint(self) -> str:
         """A hash of its content, to recognise the data a model was trained on."""
 
-    def items(self, name: Split, shape: Shape) -> Integer[np.ndarray, "N D"]:
+    def items(self, name: Split, shape: Shape) -> Items:
         """The split cut into items of one shape."""
 
     def sampler(self, shape: Shape, device: torch.device) -> Sampler:

@@ -66,11 +66,7 @@ class ImageCorpus:
         """The split cut into tiles of one size; rests at the right and at the bottom are left out."""
         tiles = [tile for image in self.split(name) for tile in _tiles(image, shape)]
         if not tiles:
-            raise DataError(
-                f"{self.title}: no image{'' if name == 'all' else f' of the {name} split'} is as large as "
-                f"{shape[0]} x {shape[1]}; "
-                "use larger images, or train with a smaller --size"
-            )
+            raise no_tiles(self.title, name, shape)
         return np.stack(tiles).reshape(len(tiles), -1)
 
     def sampler(self, shape: Shape, device: torch.device) -> "ImageSampler":
@@ -85,6 +81,20 @@ class ImageCorpus:
             digest.update(repr(image.shape).encode())
             digest.update(image.tobytes())
         return digest.hexdigest()
+
+
+def no_tiles(title: str, split: Split, shape: Shape) -> DataError:
+    """What to say of a split without an image as large as an item."""
+    of_split = "" if split == "all" else f" of the {split} split"
+    return DataError(
+        f"{title}: no image{of_split} is as large as {shape[0]} x {shape[1]}; "
+        "use larger images, or train with a smaller --size"
+    )
+
+
+def no_crops(shape: Shape) -> DataError:
+    """The same of images to train on."""
+    return DataError(f"no image is as large as an item of {shape[0]} x {shape[1]}; train with a smaller --size")
 
 
 def _tiles(image: Pixels, shape: Shape) -> list[Pixels]:
@@ -106,9 +116,7 @@ class ImageSampler:
         self.height, self.width, self.channels = shape
         fitting = [i for i in images if i.shape[0] >= self.height and i.shape[1] >= self.width]
         if not fitting:
-            raise DataError(
-                f"no image is as large as an item of {self.height} x {self.width}; train with a smaller --size"
-            )
+            raise no_crops(shape)
         self.augmentation = augmentation
         self.pixels = on_device_if_it_fits(torch.from_numpy(np.concatenate([i.ravel() for i in fitting])), device)
         sizes = torch.tensor([[i.shape[0], i.shape[1], i.size] for i in fitting], device=self.pixels.device)

@@ -1,11 +1,10 @@
 """SC09: the spoken digits of Speech Commands, split by the lists that come with it."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from ardm.data.audio import AudioCorpus, Samples, read_audio
 from ardm.data.corpus import Augmentation
-from ardm.data.folders import is_hidden
+from ardm.data.folders import FileSplits, is_hidden
 from ardm.errors import DataError
 
 URL = "http://download.tensorflow.org/data/speech_commands_v0.02.tar.gz"
@@ -23,6 +22,22 @@ def load_sc09(root: Path, augmentation: Augmentation = "none") -> AudioCorpus:
 
     Clips shorter than an item are padded with zeros at their end, as in the paper.
     """
+    splits = sc09_files(root)
+    train, valid, test = (list(map(read_clip, files)) for files in (splits.train, splits.valid, splits.test))
+    return AudioCorpus(
+        title=sc09_title(splits),
+        is_published=True,
+        train=train,
+        valid=valid,
+        test=test,
+        sample_rate=RATE,
+        pads=True,
+        augmentation=augmentation,
+    )
+
+
+def sc09_files(root: Path) -> FileSplits:
+    """The files of the digits, sorted, in the splits of the lists."""
     folder = find_folder(root)
     held = {name: _listed_digits(folder / name) for name in (VALID_LIST, TEST_LIST)}
     files = [file for word in DIGITS for file in (folder / word).glob("*.wav") if not is_hidden(Path(file.name))]
@@ -33,17 +48,8 @@ def load_sc09(root: Path, augmentation: Augmentation = "none") -> AudioCorpus:
     if not everything:
         raise DataError(f"{folder} has no clips of digits ({DIGITS[0]}/*.wav and so on); unpack {URL} in it")
     splits = (everything - held[VALID_LIST] - held[TEST_LIST], held[VALID_LIST], held[TEST_LIST])
-    train, valid, test = (_read_clips(folder / name for name in sorted(names)) for names in splits)
-    return AudioCorpus(
-        title=_title(train, valid, test),
-        is_published=True,
-        train=train,
-        valid=valid,
-        test=test,
-        sample_rate=RATE,
-        pads=True,
-        augmentation=augmentation,
-    )
+    train, valid, test = ([folder / name for name in sorted(names)] for names in splits)
+    return FileSplits(train=train, valid=valid, test=test)
 
 
 def has_sc09(root: Path) -> bool:
@@ -75,16 +81,15 @@ def _listed_digits(path: Path) -> set[str]:
     return {name for name in names if name.partition("/")[0] in DIGITS}
 
 
-def _read_clips(paths: Iterable[Path]) -> list[Samples]:
-    clips = []
-    for path in paths:
-        clip = read_audio(path)
-        if clip.rate != RATE:
-            raise DataError(f"{path} has {clip.rate} Hz where Speech Commands has {RATE}; unpack {URL} again")
-        clips.append(clip.samples)
-    return clips
+def read_clip(path: Path) -> Samples:
+    """The samples of a file, which must have the rate of all."""
+    clip = read_audio(path)
+    if clip.rate != RATE:
+        raise DataError(f"{path} has {clip.rate} Hz where Speech Commands has {RATE}; unpack {URL} again")
+    return clip.samples
 
 
-def _title(*splits: list[Samples]) -> str:
-    counts = tuple(len(clips) for clips in splits)
+def sc09_title(splits: FileSplits) -> str:
+    """The name, with the number of clips unless they are the paper's."""
+    counts = tuple(len(files) for files in (splits.train, splits.valid, splits.test))
     return "SC09" if counts == PAPER_COUNTS else f"SC09 (part: {'/'.join(map(str, counts))} clips)"

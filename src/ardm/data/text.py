@@ -75,10 +75,7 @@ class TextCorpus:
         (num_variables,), classes = shape, self.split(name)
         num_items = len(classes) // num_variables
         if num_items == 0:
-            raise DataError(
-                f"{self.title}: the {name} split has {len(classes)} characters, too few for an item of "
-                f"{num_variables}; use a longer text or a model with shorter items"
-            )
+            raise too_short(self.title, name, len(classes), num_variables)
         return classes[: num_items * num_variables].reshape(num_items, num_variables)
 
     def sampler(self, shape: Shape, device: torch.device) -> "TextSampler":
@@ -92,6 +89,14 @@ class TextCorpus:
         digest = hashlib.sha256(repr(self.alphabet.characters).encode())
         digest.update(self.classes.tobytes())
         return digest.hexdigest()
+
+
+def too_short(title: str, split: Split, num_characters: int, num_variables: int) -> DataError:
+    """What to say of a split shorter than an item."""
+    return DataError(
+        f"{title}: the {split} split has {num_characters} characters, too few for an item of {num_variables}; "
+        "use a longer text or a model with shorter items"
+    )
 
 
 class TextSampler:
@@ -164,14 +169,18 @@ def load_text(path: Path, kind: TextKind, alphabet: Alphabet | None = None) -> T
 
 
 def read_text_files(path: Path) -> dict[Path, bytes]:
-    """The content of a file, or of every file below a folder (hidden ones aside) in the order of their paths."""
+    """The content of each of a text's files, in their order."""
+    return {file: file.read_bytes() for file in text_files(path)}
+
+
+def text_files(path: Path) -> list[Path]:
+    """A file, or every file below a folder (hidden ones aside) in the order of their paths; not all of them empty."""
     if path.is_file():
         files = [path]
     elif path.is_dir():
         files = sorted(files_below(path))
     else:
         raise DataError(f"there is no file or folder {path}")
-    contents = {file: file.read_bytes() for file in files}
-    if not any(contents.values()):
+    if not any(file.stat().st_size for file in files):
         raise DataError(f"{path} is empty")
-    return contents
+    return files

@@ -9,11 +9,13 @@ from ardm.data.audio import load_audio_folder
 from ardm.data.cifar10 import has_cifar10, load_cifar10
 from ardm.data.corpus import Corpus
 from ardm.data.images import load_image_folder
+from ardm.data.packed.description import is_packed
 from ardm.data.sc09 import has_sc09, load_sc09
 from ardm.data.text import has_text8, load_text
 from ardm.media.audio import AudioMedium
 from ardm.media.images import ImageMedium
 from ardm.media.medium import Medium
+from ardm.media.packed import load_packed, packed_kind
 from ardm.media.text import TextMedium
 
 
@@ -25,7 +27,9 @@ def medium_of(trained: AnyTrained) -> Medium:
 
 
 def load_corpus(data: DataConfig, path: Path) -> Corpus:
-    """The data set to train on that a configuration names."""
+    """The data set to train on that a configuration names, as it was published or collected, or packed."""
+    if is_packed(path):
+        return load_packed(data, path)
     if isinstance(data, TextData):
         return load_text(path, data.kind)
     if isinstance(data, AudioData):
@@ -39,5 +43,7 @@ def load_corpus(data: DataConfig, path: Path) -> Corpus:
 
 def has_corpus(data: DataConfig, path: Path) -> bool:
     """Whether the published data set that a configuration names lies at a path; if it names none, anything will do."""
+    if is_packed(path):
+        return packed_kind(path) == data.kind
     published: dict[str, Callable[[Path], bool]] = {"cifar10": has_cifar10, "sc09": has_sc09, "text8": has_text8}
     return data.kind not in published or published[data.kind](path)

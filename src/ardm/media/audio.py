@@ -13,11 +13,13 @@ from ardm.checkpoint import AnyTrained
 from ardm.config import MAX_VARIABLES, AudioData
 from ardm.data.audio import ZERO_CLASS, load_audio, read_audio
 from ardm.data.corpus import Corpus
+from ardm.data.packed.description import is_packed
 from ardm.data.sc09 import has_sc09, load_sc09
 from ardm.data.sound_files import write_wav
 from ardm.errors import UsageError
 from ardm.files import check_writable
 from ardm.media.medium import GappedItem, Samples
+from ardm.media.packed import packed_sounds
 from ardm.media.pictures import Picture, write_png
 from ardm.media.spectrograms import Panel, draw_spectrograms
 from ardm.orders import Shape
@@ -44,9 +46,13 @@ class AudioMedium:
         self.budgets = tuple(trained.model.num_stages * calls for calls in BUDGETS_A_STAGE)
 
     def corpus(self, path: Path) -> Corpus:
-        """SC09 where it is, or a sound file or a folder of them."""
+        """SC09 where it is, or a sound file or a folder of them, perhaps packed."""
         is_sc09 = self.data.kind == "sc09" and has_sc09(path)
-        corpus = load_sc09(path) if is_sc09 else load_audio(path, *self._own_shape)
+        if is_packed(path):
+            corpus: Corpus = packed_sounds(path, *self._own_shape)
+        else:
+            corpus = load_sc09(path) if is_sc09 else load_audio(path, *self._own_shape)
+        assert corpus.sample_rate is not None
         self._check_rate(corpus.sample_rate, path)
         return corpus
 

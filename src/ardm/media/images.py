@@ -13,9 +13,11 @@ from ardm.data.cifar10 import has_cifar10, load_cifar10
 from ardm.data.corpus import Corpus
 from ardm.data.image_files import opened_image
 from ardm.data.images import load_images, parse_size, read_image
+from ardm.data.packed.description import is_packed
 from ardm.errors import DataError, UsageError
 from ardm.files import check_writable
 from ardm.media.medium import GappedItem, Samples
+from ardm.media.packed import packed_images
 from ardm.media.pictures import grid, write_png
 from ardm.orders import Shape
 from ardm.output import to_json, write_output
@@ -39,7 +41,9 @@ class ImageMedium:
         self.data, self._own_shape = trained.config.data, trained.model.shape
 
     def corpus(self, path: Path) -> Corpus:
-        """CIFAR-10 where it is, or an image or a folder of images."""
+        """CIFAR-10 where it is, or an image or a folder of images, perhaps packed."""
+        if is_packed(path):
+            return packed_images(path, self.data.channels, holds_out=self.data.holds_out)
         if self.data.kind == "cifar10" and has_cifar10(path):
             return load_cifar10(path, holds_out=self.data.holds_out)  # else it would not be known as the model's data
         return load_images(path, self.data.channels)

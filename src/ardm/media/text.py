@@ -7,11 +7,13 @@ from pathlib import Path
 from ardm.checkpoint import AnyTrained
 from ardm.config import TextData
 from ardm.data.corpus import Corpus
+from ardm.data.packed.description import is_packed
 from ardm.data.text import load_own_text, load_text8
 from ardm.errors import UsageError
 from ardm.files import check_writable, write_file
 from ardm.media.gaps import parse_gaps
 from ardm.media.medium import GappedItem, Samples
+from ardm.media.packed import packed_text
 from ardm.orders import Shape
 from ardm.output import to_json, write_output
 
@@ -31,7 +33,9 @@ class TextMedium:
         self.unit = "bits/byte" if self.is_bytes else "bits/char"
 
     def corpus(self, path: Path) -> Corpus:
-        """The text8 file where the model is for it, or any text in the model's alphabet."""
+        """The text8 file where the model is for it, or any text in the model's alphabet; either may be packed."""
+        if is_packed(path):
+            return packed_text(path, self.alphabet)
         if self.data.kind == "text8" and (path.is_dir() or path.name == "text8"):
             return load_text8(path)
         return load_own_text(path, self.data.kind, self.alphabet)

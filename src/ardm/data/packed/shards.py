@@ -1,0 +1,156 @@
+"""A long run of values in files of equal lengths: written as a stream, read through memory maps."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from jaxtyping import Integer
+
+from ardm.errors import DataError
+from ardm.files import written_whole
+
+SUFFIX = ".ardmpack"
+SHARD_BYTES = 2**28
+"""Size of a shard unless another is asked for; the last one may be smaller."""
+MOST_MAPPED = 256
+"""Shards of a run mapped at once; each takes a file descriptor."""
+HASHED_BYTES = 2**24
+"""Read at once to hash a file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shard:
+    """A file of a run."""
+
+    file: str
+    num_bytes: int
+    sha256: str
+
+
+class RunWriter:
+    """Writes a run of values into shards, each of them whole or not at all."""
+
+    def __init__(self, folder: Path, name: str, dtype: str, shard_bytes: int = SHARD_BYTES) -> None:
+        self.folder, self.name, self.dtype = folder, name, np.dtype(dtype)
+        self.shards: list[Shard] = []
+        self._room = max(shard_bytes // self.dtype.itemsize, 1) * self.dtype.itemsize
+        self._digest, self._num_bytes = hashlib.sha256(), 0
+        self._open = ExitStack()
+        self._write: Callable[[Any], object] | None = None
+
+    def append(self, values: Integer[np.ndarray, "..."]) -> None:
+        """Write values behind those that are there, in row-major order."""
+        content = np.ascontiguousarray(values, self.dtype).reshape(-1).view(np.uint8).data
+        while len(content):
+            if self._write is None:
+                self._begin_shard()
+            part, content = content[: self._left], content[self._left :]
+            self._add(part)
+            if self._left == 0:
+                self._end_shard()
+
+    def finish(self) -> tuple[Shard, ...]:
+        """All shards, the last one ended."""
+        if self._write is not None:
+            self._end_shard()
+        return tuple(self.shards)
+
+    def __enter__(self) -> "RunWriter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._open.__exit__(kind, error, traceback)
+
+    @property
+    def _left(self) -> int:
+        return self._room - self._num_bytes
+
+    def _begin_shard(self) -> None:
+        temporary = self._open.enter_context(written_whole(self.folder / self._file_name()))
+        self._write = self._open.enter_context(temporary.open("wb")).write
+        self._digest, self._num_bytes = hashlib.sha256(), 0
+
+    def _add(self, part: memoryview) -> None:
+        assert self._write is not None
+        self._write(part)
+        self._digest.update(part)
+        self._num_bytes += len(part)
+
+    def _end_shard(self) -> None:
+        self._open.close()
+        shard = Shard(file=self._file_name(), num_bytes=self._num_bytes, sha256=self._digest.hexdigest())
+        self.shards.append(shard)
+        self._write = None
+
+    def _file_name(self) -> str:
+        return f"{self.name}-{len(self.shards):05}{SUFFIX}"
+
+
+class Run:
+    """The values of all shards as if they were one array; only what is read comes into memory.
+
+    A file must not change while it is read: a map that has lost its end kills the process.
+    """
+
+    def __init__(self, folder: Path, shards: Sequence[Shard], dtype: str) -> None:
+        self.folder, self.shards, self.dtype = folder, shards, np.dtype(dtype)
+        sizes = [shard.num_bytes // self.dtype.itemsize for shard in shards]
+        self._length, self._shard_length = sum(sizes), sizes[0] if sizes else 1
+        self._mapped = lru_cache(maxsize=MOST_MAPPED)(self._map)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def span(self, start: int, stop: int) -> Integer[np.ndarray, "N"]:
+        """The values from start up to stop: a view of the map or, across a border of shards, a copy."""
+        first, last = start // self._shard_length, max(stop - 1, start) // self._shard_length
+        if first == last:
+            begin = first * self._shard_length
+            return self._mapped(first)[start - begin : stop - begin]
+        border = (first + 1) * self._shard_length
+        parts = [self.span(start, border)]
+        while border < stop:
+            begin, border = border, min(border + self._shard_length, stop)
+            parts.append(self.span(begin, border))
+        return np.concatenate(parts)
+
+    def _map(self, index: int) -> Integer[np.ndarray, "N"]:
+        path = self.folder / self.shards[index].file
+        try:
+            return np.asarray(np.memmap(path, self.dtype, mode="r"))
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path} cannot be read ({error})") from None
+
+
+def check_size(folder: Path, shard: Shard) -> None:
+    """A DataError unless the file is there with as many bytes as it was written with."""
+    path = folder / shard.file
+    if not path.is_file():
+        raise DataError(f"{path} is missing; copy the packed folder again, or pack it again")
+    if (size := path.stat().st_size) != shard.num_bytes:
+        raise DataError(
+            f"{path} is damaged: it has {size} bytes where {shard.num_bytes} were packed; "
+            "copy the packed folder again, or pack it again"
+        )
+
+
+def check_content(folder: Path, shard: Shard, advance: Callable[[int], None]) -> None:
+    """A DataError unless the file has every bit that it was written with; `advance` is told of the bytes read."""
+    check_size(folder, shard)
+    digest, path = hashlib.sha256(), folder / shard.file
+    with path.open("rb") as file:
+        while part := file.read(HASHED_BYTES):
+            digest.update(part)
+            advance(len(part))
+    if digest.hexdigest() != shard.sha256:
+        raise DataError(
+            f"{path} is damaged (its sha256 is not {shard.sha256}); copy the packed folder again, or pack it again"
+        )
