@@ -77,14 +77,14 @@ def sample_chain(
         if given is not None:
             known = model.depth.at_level(torch.where(given.mask, given.values, 0), s + 1)
             values = torch.where(given.mask, known, values)
-        stage = torch.full((num_items,), s, device=device)
+        mask = revealed(rank, schedule.first_step)
         for start, stop in schedule.groups(s):
-            t, where = torch.full_like(stage, start), order[:, start:stop]
+            where = order[:, start:stop]
             with torch.no_grad():  # not around the yield: the caller's gradients are its own
-                children = model.predict(values, revealed(rank, start), stage, t, where)
+                children = model.predict(values, mask, s, start, where)
             drawn = children.sample(generator, temperature=temperature, top_p=top_p)
-            values = values.scatter(1, where, drawn)
-            yield Step(stage=s, values=values, mask=revealed(rank, stop))
+            values, mask = values.scatter(1, where, drawn), revealed(rank, stop)
+            yield Step(stage=s, values=values, mask=mask)
 
 
 def given_first(orders: Int[Tensor, "B S D"], given: Bool[Tensor, "B D"]) -> Int[Tensor, "B S D"]:
