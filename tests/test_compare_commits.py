@@ -58,7 +58,7 @@ def main(repository, *words):
 
 
 def test_ratios_of_each_number(repository, capsys):
-    assert main(repository, "v1", "v2", "--rounds", "3", "--json") == 0
+    assert main(repository, "v1", "v2", "--rounds", "2", "--json") == 0
     out, err = capsys.readouterr()
     found = {(row["row"], row["number"]): row["ratio"] for row in json.loads(out)}
     assert found == {
@@ -69,7 +69,7 @@ def test_ratios_of_each_number(repository, capsys):
         ("a, items 4", "peak_bytes"): 1,
     }
     assert [line.split(": ")[1] for line in err.splitlines()] == [
-        f"{commit} done" for commit in ("v1", "v2", "v2", "v1", "v1", "v2")
+        f"{commit} done" for commit in ("v1", "v2", "v2", "v1")
     ]
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 

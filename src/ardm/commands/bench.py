@@ -66,6 +66,8 @@ class Bench:
     """Train upscale models with digits in this base."""
     parametrization: Literal["data", "direct"] = "direct"
     """Of upscale models."""
+    plain: Literal["eager", "compiled"] | None = None
+    """Beside each preset, a plain PyTorch loop with a network of its size, by torch.compile or without (train)."""
     batch_size: int | None = None
     """Items of a step, by default the preset's (train); items of a call, by default 1 (call); rows of a call at most,
     by default as many as suit the device (codec); samples drawn together, by default 64 (sample)."""
@@ -114,19 +116,37 @@ class Bench:
             )
 
     def _run_train(self) -> None:
+        from ardm.bench.plain import check_plain
         from ardm.bench.training import time_training
 
+        configurations = list(self._configurations())
+        for config, _ in configurations if self.plain else ():
+            check_plain(config)
         if not self.as_json:
             print(
                 f"{'':14} {'parameters':>11} {'batch':>5} {'step':>9} {'items/s':>9} {'TFLOP/s':>8} {'share':>6} memory"
             )
         rows = []
-        for config, runtime in self._configurations():
-            rows.append(row := time_training(config, runtime, seconds=self.seconds))
+        for config, runtime in configurations:
+            rows.append(asdict(row := time_training(config, runtime, seconds=self.seconds)))
             if not self.as_json:
                 print_training(row)
+            if self.plain is not None:
+                rows[-1] |= self._run_plain(config, runtime, row)
         if self.as_json:
-            write_output(self.output, to_json([asdict(row) for row in rows]))
+            write_output(self.output, to_json(rows))
+
+    def _run_plain(self, config: "RunConfig", runtime: "Runtime", ours: "TrainTiming") -> dict[str, Any]:
+        """A plain loop beside our step: its row, and how many times as fast ours is."""
+        from ardm.bench.plain import time_plain
+
+        how: Any = {"seconds": self.seconds, "compiled": self.plain == "compiled"}
+        row = time_plain(config, runtime, rate=ours.matrix_teraflops, **how)
+        speedup = ours.items_per_second / row.items_per_second
+        if not self.as_json:
+            print_training(row)
+            print(f"{ours.preset} in ardm: {speedup:.2f} times as many items a second")
+        return {"plain": asdict(row), "speedup": speedup}
 
     def _run_call(self) -> None:
         if self.model is not None:
