@@ -14,6 +14,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 NEGATIVE_INFINITY = float("-inf")
+LARGEST_UNIFORM = 1 - 2.0**-52
+"""Below it u * F is less than F however it is rounded, so that the search ends at a class of positive probability."""
 
 
 @runtime_checkable
@@ -123,17 +125,10 @@ def sample_categorical(log_probs: Float[Tensor, "*B C"], generator: torch.Genera
 
 def invert_cdf(log_probs: Float[Tensor, "*B C"], uniform: Float[Tensor, "*B"]) -> Int[Tensor, "*B"]:
     """The class whose cumulative interval [F(c-1), F(c)) holds uniform * F(last), for uniform in [0, 1)."""
-    probs = log_probs.double().softmax(-1)
-    cumulative = probs.cumsum(-1)
-    threshold = uniform.double()[..., None] * cumulative[..., -1:]
+    cumulative = log_probs.double().softmax(-1).cumsum(-1)
+    threshold = uniform.double().clamp(max=LARGEST_UNIFORM)[..., None] * cumulative[..., -1:]
     index = torch.searchsorted(cumulative, threshold, right=True)[..., 0]
-    return index.minimum(_last_reachable(probs))
-
-
-def _last_reachable(probs: Float[Tensor, "*B C"]) -> Int[Tensor, "*B"]:
-    """The last class of positive probability: where rounding of u * F(last) up to F(last) must end."""
-    num_classes = probs.shape[-1]
-    return num_classes - 1 - (probs > 0).flip(-1).to(torch.uint8).argmax(-1)
+    return index.clamp(max=log_probs.shape[-1] - 1)  # rows of NaN end beyond the last
 
 
 def sharpen(log_probs: Float[Tensor, "*B C"], *, temperature: float = 1.0, top_p: float = 1.0) -> Float[Tensor, "*B C"]:

@@ -1,8 +1,9 @@
 """A model: a network, the items it is made for, and how its outputs become probabilities."""
 
 import math
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -25,6 +26,21 @@ class Network(Protocol):
         stage: Int[Tensor, "B"],
         t: Int[Tensor, "B"],
     ) -> Float[Tensor, "B *shape O"]: ...
+
+
+@runtime_checkable
+class SelectiveNetwork(Protocol):
+    """A network that can end with the variables that are wanted, which costs less than all of them."""
+
+    def outputs_at(
+        self,
+        inputs: Int[Tensor, "B *shape"],
+        mask: Bool[Tensor, "B *shape"],
+        stage: Int[Tensor, "B"],
+        t: Int[Tensor, "B"],
+        where: Int[Tensor, "B N"],
+    ) -> Float[Tensor, "B N O"]:
+        """The outputs of N variables of each item."""
 
 
 class ARDM(nn.Module):
@@ -59,11 +75,20 @@ class ARDM(nn.Module):
         mask: Bool[Tensor, "B D"],
         stage: Int[Tensor, "B"],
         t: Int[Tensor, "B"],
-    ) -> Float[Tensor, "B D O"]:
-        """The network's outputs in float32 (float64 if it computes so)."""
+        where: Int[Tensor, "B N"] | None = None,
+    ) -> Float[Tensor, "B M O"]:
+        """The network's outputs for all variables or some, in float32 (float64 if it computes so). One call."""
         shape = (-1, *self.shape)
-        outputs: Tensor = self.network(inputs.view(shape), mask.view(shape), stage, t).flatten(1, -2)
+        outputs = self._network_outputs(inputs.view(shape), mask.view(shape), stage, t, where)
         return outputs if outputs.dtype.itemsize >= 4 else outputs.float()
+
+    def _network_outputs(
+        self, inputs: Tensor, mask: Tensor, stage: Tensor, t: Tensor, where: Tensor | None
+    ) -> Float[Tensor, "B M O"]:
+        if where is not None and isinstance(self.network, SelectiveNetwork):
+            return self.network.outputs_at(inputs, mask, stage, t, where)
+        outputs: Tensor = self.network(inputs, mask, stage, t).flatten(1, -2)
+        return outputs if where is None else outputs.gather(1, where[..., None].expand(-1, -1, outputs.shape[-1]))
 
     def forward(
         self,
@@ -82,11 +107,14 @@ class ARDM(nn.Module):
         self,
         inputs: Int[Tensor, "B D"],
         mask: Bool[Tensor, "B D"],
-        stage: Int[Tensor, "B"],
-        t: Int[Tensor, "B"],
+        stage: int,
+        t: int,
         where: Int[Tensor, "B N"],
     ) -> ChildDistribution:
-        """The distributions of N variables of each item at one stage (the same for all items). One call."""
-        outputs = self.outputs(inputs, mask, stage, t)
-        index = where[..., None].expand(-1, -1, outputs.shape[-1])
-        return self.parametrization.children(outputs.gather(1, index), inputs.gather(1, where), int(stage[0]))
+        """The distributions of N variables of each item at a stage and a step, the same for all items. One call.
+
+        Whole numbers, and not tensors that would have to be asked for theirs: the device need not be waited for.
+        """
+        stages, steps = (torch.full(inputs.shape[:1], number, device=inputs.device) for number in (stage, t))
+        outputs = self.outputs(inputs, mask, stages, steps, where)
+        return self.parametrization.children(outputs, inputs.gather(1, where), stage)

@@ -140,6 +140,7 @@ class LogisticMixtureParametrization:
         self.depth = depth
         self.num_components, self.min_log_scale = num_components, min_log_scale
         self.num_outputs = 3 * num_components
+        self._starts: dict[tuple[torch.device, torch.dtype], tuple[Tensor, Tensor]] = {}
 
     def log_prob(
         self,
@@ -157,13 +158,20 @@ class LogisticMixtureParametrization:
 
     def _mixture(self, outputs: Float[Tensor, "B N O"]) -> LogisticMixture:
         logits, places, log_scales = outputs.chunk(3, dim=-1)
-        centres = self.centres(outputs.device).to(outputs.dtype)
+        centres, first_log_scales = self._start(outputs.device, outputs.dtype)
         return LogisticMixture(
             log_weights=logits.log_softmax(-1),
             means=self.means(places + centres),
-            log_scales=(log_scales + self.first_log_scales(centres)).clamp(self.min_log_scale, MAX_LOG_SCALE),
+            log_scales=(log_scales + first_log_scales).clamp(self.min_log_scale, MAX_LOG_SCALE),
             num_classes=self.depth.num_classes,
         )
+
+    def _start(self, device: torch.device, dtype: torch.dtype) -> tuple[Float[Tensor, "M"], Float[Tensor, "M"]]:
+        """What outputs of zero stand for: centres and scales, computed once for a device."""
+        if (device, dtype) not in self._starts:
+            centres = self.centres(device).to(dtype)
+            self._starts[device, dtype] = (centres, self.first_log_scales(centres))
+        return self._starts[device, dtype]
 
     def centres(self, device: torch.device | None = None) -> Float64[Tensor, "M"]:
         """The places, in -1..1, that outputs of zero stand for."""

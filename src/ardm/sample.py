@@ -12,6 +12,9 @@ from ardm.model import ARDM
 from ardm.orders import check_orders, ranks, revealed
 from ardm.schedule import Schedule, check_fits
 
+BATCH_SIZE = 64
+"""Samples drawn together unless told otherwise."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
@@ -77,14 +80,24 @@ def sample_chain(
         if given is not None:
             known = model.depth.at_level(torch.where(given.mask, given.values, 0), s + 1)
             values = torch.where(given.mask, known, values)
-        stage = torch.full((num_items,), s, device=device)
+        mask = revealed(rank, schedule.first_step)
         for start, stop in schedule.groups(s):
-            t, where = torch.full_like(stage, start), order[:, start:stop]
+            where = order[:, start:stop]
             with torch.no_grad():  # not around the yield: the caller's gradients are its own
-                children = model.predict(values, revealed(rank, start), stage, t, where)
+                children = model.predict(values, mask, s, start, where)
             drawn = children.sample(generator, temperature=temperature, top_p=top_p)
-            values = values.scatter(1, where, drawn)
-            yield Step(stage=s, values=values, mask=revealed(rank, stop))
+            values, mask = values.scatter(1, where, drawn), revealed(rank, stop)
+            yield Step(stage=s, values=values, mask=mask)
+
+
+def batch_sizes(num_items: int, batch_size: int) -> list[int]:
+    """The sizes of the batches in which so many items are drawn: the last may be smaller."""
+    return [min(batch_size, num_items - done) for done in range(0, num_items, batch_size)]
+
+
+def batch_generator(seed: int, batch: int, device: torch.device) -> torch.Generator:
+    """A batch's own generator, so that it does not matter which process draws it."""
+    return torch.Generator(device).manual_seed(seed + (batch << 32))
 
 
 def given_first(orders: Int[Tensor, "B S D"], given: Bool[Tensor, "B D"]) -> Int[Tensor, "B S D"]:

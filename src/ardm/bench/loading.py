@@ -100,7 +100,7 @@ def time_streaming(config: RunConfig, path: Path, runtime: Runtime, seconds: flo
     sampler = trainer.sampler
     assert isinstance(sampler, StreamSampler)
     before, first = sampler.waited_seconds, trainer.step
-    a_step = seconds_a_step(trainer, runtime, seconds)
+    a_step = seconds_a_step(trainer.train_step, runtime, seconds)
     waiting = (sampler.waited_seconds - before) / (a_step * (trainer.step - first))
     return Streaming(items_per_second=config.train.batch_size / a_step, waiting=waiting)
 
@@ -110,7 +110,7 @@ def time_resident(config: RunConfig, runtime: Runtime, seconds: float) -> float:
     trainer = Trainer(config, random_corpus(config), runtime)
     for _ in range(WARMUP_STEPS):
         trainer.train_step()
-    return config.train.batch_size / seconds_a_step(trainer, runtime, seconds)
+    return config.train.batch_size / seconds_a_step(trainer.train_step, runtime, seconds)
 
 
 def forget(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,7 +50,7 @@ def time_training(config: RunConfig, runtime: Runtime, *, seconds: float = 10.0)
     for _ in range(WARMUP_STEPS):
         trainer.train_step()
     reset_peak(runtime)
-    step_seconds = seconds_a_step(trainer, runtime, seconds)
+    step_seconds = seconds_a_step(trainer.train_step, runtime, seconds)
     peak = peak_bytes(runtime)
     items_per_second = config.train.batch_size / step_seconds
     teraflops = items_per_second * flops_per_item(config, runtime) / 1e12
@@ -102,13 +103,13 @@ def time_call(config: RunConfig, runtime: Runtime, *, batch_size: int = 1, secon
     )
 
 
-def seconds_a_step(trainer: Trainer, runtime: Runtime, seconds: float) -> float:
-    """The time of a training step, a mean over about so many seconds."""
+def seconds_a_step(step: Callable[[], object], runtime: Runtime, seconds: float) -> float:
+    """The mean time of steps that are taken for about so many seconds."""
     synchronize(runtime.device)
     started, steps = time.perf_counter(), 0
     while time.perf_counter() - started < seconds:
         for _ in range(5):
-            trainer.train_step()
+            step()
         steps += 5
         synchronize(runtime.device)
     return (time.perf_counter() - started) / steps

@@ -1,10 +1,11 @@
 """ardm bench."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -18,10 +19,13 @@ if TYPE_CHECKING:
     from ardm.bench.codecs import CodecTiming
     from ardm.bench.items import Media
     from ardm.bench.ours import OurCodec
+    from ardm.bench.sampling import SampleTiming
     from ardm.bench.training import TrainTiming
     from ardm.checkpoint import TrainedModel
     from ardm.config import RunConfig
+    from ardm.model import ARDM
     from ardm.runtime import Runtime
+    from ardm.schedule import Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,23 +33,26 @@ class Bench:
     """Time parts of ardm beside what they replace."""
 
     what: Annotated[
-        tyro.conf.Positional[Literal["plan", "train", "call", "codec", "data"]], tyro.conf.arg(metavar="WHAT")
+        tyro.conf.Positional[Literal["plan", "train", "call", "sample", "codec", "data"]], tyro.conf.arg(metavar="WHAT")
     ]
     """plan: the planner beside the paper's recurrence. train: the training steps of presets, on random items. call: one
-    call of their networks, or of an exact model beside its float32 twin. codec: an exact model's codec beside PNG, JPEG
-    XL, PPMd, FLAC, ... data: the loader of a packed data set beside the training steps of presets."""
+    call of their networks, or of an exact model beside its float32 twin. sample: samples of presets, whose weights are
+    random, or of a model. codec: an exact model's codec beside PNG, JPEG XL, PPMd, FLAC, ... data: the loader of a
+    packed data set beside the training steps of presets."""
     files: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE...")] = ()
     """Your own files, folders and patterns, taken whole as by `ardm compress`, one compressed file for each; empty ones
     are left out (codec)."""
     model: Path | None = None
-    """An exact model's file, or its name in the box (codec, call)."""
+    """An exact model's file, or its name in the box (codec, call); a run's folder or any model's file (sample)."""
     data: Path | None = None
     """Instead of files, a data set such as the model was trained on: items of the model's size, and what rivals learn
     from. A folder without the benchmark that the model is for is taken as files (codec). A packed data set (data)."""
     calls: tuple[int, ...] = ()
-    """Budgets of calls to code with: for each the model's richest schedule within it; by default its own (codec)."""
-    items: int = 100
-    """Items or files, one of each of as many equal stretches of the split or of all files (codec)."""
+    """Budgets of calls to code with: for each the model's richest schedule within it; by default its own (codec).
+    Calls for a sample, by default 20 50 (sample)."""
+    items: tuple[int, ...] = ()
+    """Items or files, by default 100, one of each of as many equal stretches of the split or of all files (codec).
+    Numbers of samples, by default 1 4 16 64 256 1024 4096 (sample)."""
     split: Literal["test", "valid"] | None = None
     """Where items of a data set are from, by default test (codec)."""
     seed: int | None = None
@@ -55,16 +62,18 @@ class Bench:
     full: bool = False
     """Run the slow references of the planner at full size too (minutes)."""
     presets: tuple[PresetName, ...] = ()
-    """What to train or to call."""
+    """What to train, to call or to sample from."""
     base: int | None = None
     """Train upscale models with digits in this base."""
     parametrization: Literal["data", "direct"] = "direct"
     """Of upscale models."""
+    plain: Literal["eager", "compiled"] | None = None
+    """Beside each preset, a plain PyTorch loop with a network of its size, by torch.compile or without (train)."""
     batch_size: int | None = None
     """Items of a step, by default the preset's (train); items of a call, by default 1 (call); rows of a call at most,
-    by default as many as suit the device (codec)."""
+    by default as many as suit the device (codec); samples drawn together, by default 64 (sample)."""
     seconds: float = 10.0
-    """About how long to time each preset."""
+    """About how long to time each preset (train, call) or row (sample: all its items are drawn once at least)."""
     needed: float | None = None
     """Items a second that training takes, known from elsewhere; by default training steps are timed (data)."""
     device: str | None = None
@@ -86,7 +95,15 @@ class Bench:
         check_writable(self.output)
         if self.files and self.what != "codec":
             raise UsageError(f"files are for ardm bench codec; ardm bench {self.what} takes none")
-        getattr(self, f"_run_{self.what}")()
+        commands = {
+            "plan": self._run_plan,
+            "train": self._run_train,
+            "call": self._run_call,
+            "sample": self._run_sample,
+            "codec": self._run_codec,
+            "data": self._run_data,
+        }
+        commands[self.what]()
 
     def _run_plan(self) -> None:
         from ardm.bench.plan import run_plan_benchmark
@@ -103,19 +120,37 @@ class Bench:
             )
 
     def _run_train(self) -> None:
+        from ardm.bench.plain import check_plain
         from ardm.bench.training import time_training
 
+        configurations = list(self._configurations())
+        for config, _ in configurations if self.plain else ():
+            check_plain(config)
         if not self.as_json:
             print(
                 f"{'':14} {'parameters':>11} {'batch':>5} {'step':>9} {'items/s':>9} {'TFLOP/s':>8} {'share':>6} memory"
             )
         rows = []
-        for config, runtime in self._configurations():
-            rows.append(row := time_training(config, runtime, seconds=self.seconds))
+        for config, runtime in configurations:
+            rows.append(asdict(row := time_training(config, runtime, seconds=self.seconds)))
             if not self.as_json:
                 print_training(row)
+            if self.plain is not None:
+                rows[-1] |= self._run_plain(config, runtime, row)
         if self.as_json:
-            write_output(self.output, to_json([asdict(row) for row in rows]))
+            write_output(self.output, to_json(rows))
+
+    def _run_plain(self, config: "RunConfig", runtime: "Runtime", ours: "TrainTiming") -> dict[str, Any]:
+        """A plain loop beside our step: its row, and how many times as fast ours is."""
+        from ardm.bench.plain import time_plain
+
+        how: Any = {"seconds": self.seconds, "compiled": self.plain == "compiled"}
+        row = time_plain(config, runtime, rate=ours.matrix_teraflops, **how)
+        speedup = ours.items_per_second / row.items_per_second
+        if not self.as_json:
+            print_training(row)
+            print(f"{ours.preset} in ardm: {speedup:.2f} times as many items a second")
+        return {"plain": asdict(row), "speedup": speedup}
 
     def _run_call(self) -> None:
         if self.model is not None:
@@ -166,6 +201,47 @@ class Bench:
         if self.as_json:
             write_output(self.output, to_json([asdict(row) for row in rows]))
 
+    def _run_sample(self) -> None:
+        from ardm.bench.sample_table import sample_header, sample_line
+
+        rows: list[SampleTiming] = []
+        for row in self._sample_benchmark():
+            if not self.as_json:
+                print(sample_line(row) if rows else f"{sample_header()}\n{sample_line(row)}", flush=True)
+            rows.append(row)
+        if self.as_json:
+            write_output(self.output, to_json([asdict(row) for row in rows]))
+
+    def _sample_benchmark(self) -> "Iterator[SampleTiming]":
+        """The rows, each measured when its turn comes."""
+        require_positive(items=min(self.items, default=None), calls=min(self.calls, default=None))
+        from ardm.bench.sampling import DEFAULT_CALLS, DEFAULT_ITEMS, time_sampling
+        from ardm.runtime import Runtime
+        from ardm.sample import BATCH_SIZE
+
+        runtime, batch_size = Runtime.choose(self.device), self.batch_size or BATCH_SIZE
+        for name, model, schedule_of in self._models_to_sample():
+            for schedule in [schedule_of(calls) for calls in self.calls or DEFAULT_CALLS]:
+                for num_items in self.items or DEFAULT_ITEMS:
+                    how: Any = {"num_items": num_items, "batch_size": batch_size, "seconds": self.seconds}
+                    yield time_sampling(model, schedule, runtime, name=name, **how)
+
+    def _models_to_sample(self) -> "Iterator[tuple[str, ARDM, Callable[[int], Schedule]]]":
+        """The model or those of the presets, each with a function from calls to the schedule that they have."""
+        from ardm.bench.sampling import random_model
+        from ardm.commands.common import load, make_schedule
+
+        if self.model is None:
+            for config, runtime in self._configurations():
+                model = random_model(config, runtime)
+                yield config.preset, model, partial(even_schedule, model)
+            return
+        if self.presets:
+            raise UsageError("sample from presets or from a model, not both")
+        require_positive(batch_size=self.batch_size, seconds=self.seconds)
+        trained, *_ = load(self.model, self.device)
+        yield self.model.name, trained.model, lambda calls: make_schedule(trained, calls, "planned")
+
     def _run_codec(self) -> None:
         media, benchmark = self._codec_benchmark()
         from ardm.bench.codec_table import codec_header, codec_line
@@ -188,7 +264,7 @@ class Bench:
             raise UsageError(
                 "give an exact model and files or data: ardm bench codec --model MODEL FILE... | --data DIR"
             )
-        require_positive(items=self.items, batch_size=self.batch_size, calls=min(self.calls, default=None))
+        require_positive(items=self._num_items, batch_size=self.batch_size, calls=min(self.calls, default=None))
         if self.seed is not None and self.seed < 0:
             raise UsageError(f"--seed must not be negative, got {self.seed}")
         from ardm.bench.ours import our_codecs
@@ -205,6 +281,13 @@ class Bench:
         print(f"note: {self.data} holds no {trained.config.data.kind}; whole files are coded instead", file=sys.stderr)
         return benchmark
 
+    @property
+    def _num_items(self) -> int:
+        """How many items to code."""
+        if len(self.items) > 1:
+            raise UsageError(f"ardm bench codec takes one number of --items, got {len(self.items)}")
+        return self.items[0] if self.items else 100
+
     def _files_benchmark(
         self, files: Sequence[str], ours: "Sequence[OurCodec]"
     ) -> "tuple[Media, Iterator[CodecTiming]]":
@@ -214,7 +297,7 @@ class Bench:
         from ardm.bench.files import read_files
         from ardm.bench.items import item_of_content, media_of_content
 
-        contents = read_files(files, ours[0].codec, self.items, self.seed)
+        contents = read_files(files, ours[0].codec, self._num_items, self.seed)
         media = media_of_content(contents[0])
         return media, compare(list(map(item_of_content, contents)), media, ours, others=not self.ours_only)
 
@@ -230,7 +313,7 @@ class Bench:
             corpus,
             trained.model.shape,
             ours,
-            num_items=self.items,
+            num_items=self._num_items,
             split=self.split or "test",
             seed=self.seed,
             others=not self.ours_only,
@@ -254,6 +337,16 @@ class Bench:
                 depth = replace(config.depth, base=self.base, parametrization=self.parametrization)
                 config = replace(config, depth=depth)
             yield config, runtime
+
+
+def even_schedule(model: "ARDM", num_calls: int) -> "Schedule":
+    """Calls for as many variables each, one for each stage at least."""
+    from ardm.commands.common import require_a_call_a_stage
+    from ardm.schedule import uniform_schedule
+
+    require_a_call_a_stage(num_calls, model.num_stages)
+    num_calls = min(num_calls, model.num_stages * model.num_variables)
+    return uniform_schedule(model.num_variables, num_calls, num_stages=model.num_stages)
 
 
 def print_training(row: "TrainTiming") -> None:

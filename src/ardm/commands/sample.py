@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +25,7 @@ from ardm.errors import UsageError
 if TYPE_CHECKING:
     import numpy as np
     import torch
+    from torch import Tensor
 
     from ardm.checkpoint import TrainedBaseline, TrainedModel
     from ardm.media.medium import GappedItem, Medium
@@ -52,7 +54,7 @@ class SamplerFlags:
     """Keep only the likeliest classes with this much probability; 1 keeps all."""
     chain: bool = False
     """Show items as they are filled in: lines of text, a row of images or spectrograms for each."""
-    batch_size: int = 64
+    batch_size: int = 64  # BATCH_SIZE of `ardm.sample`, whose import takes a second
     """Samples drawn together; another size draws other samples."""
     seed: int = 0
     output: OutputPath = None
@@ -113,24 +115,28 @@ class SamplerFlags:
         self,
         medium: "Medium",
         shape: "Shape",
-        states_of: "Callable[[int, torch.Generator], Iterator[np.ndarray]]",
+        states_of: "Callable[[int, torch.Generator], Iterator[Callable[[], Tensor]]]",
         team: "Team",
         *,
         num_calls: int,
         length: int,
     ) -> None:
-        """Draw batches, of which `states_of` gives the values after each call, and write them up to a length."""
+        """Draw batches, of which `states_of` gives the values after each call, and write them up to a length.
+
+        Values are functions, called for the states that are shown: to look at a state is to wait for the device.
+        """
         from ardm.media.medium import Samples
+        from ardm.sample import batch_sizes
 
         shown = spread(num_calls, medium.num_states) if self.chain else [num_calls - 1]
-        sizes = [min(self.batch_size, self.n - done) for done in range(0, self.n, self.batch_size)]
+        sizes = batch_sizes(self.n, self.batch_size)
         batches = team.mine(len(sizes))
         drawn: list[tuple[int, list[np.ndarray]]] = []
         with progress("sampling", num_calls * len(batches)) as advance:
             for batch in batches:
                 states: list[np.ndarray] = []
                 for call, state in enumerate(states_of(sizes[batch], self._generator(batch))):
-                    states += [state[:, :length]] if call in shown else []
+                    states += [state()[:, :length].cpu().numpy()] if call in shown else []
                     advance(1)
                 drawn.append((batch, states))
         drawn = sorted(team.everyones(drawn), key=lambda pair: pair[0])
@@ -140,12 +146,10 @@ class SamplerFlags:
             medium.write(samples, self.output, as_json=self.json)
 
     def _generator(self, batch: int) -> "torch.Generator":
-        """A batch's own generator, so that it does not matter which process draws it."""
-        import torch
-
         from ardm.runtime import Runtime
+        from ardm.sample import batch_generator
 
-        return torch.Generator(Runtime.choose(self.device).device).manual_seed(self.seed + (batch << 32))
+        return batch_generator(self.seed, batch, Runtime.choose(self.device).device)
 
     def _states(
         self,
@@ -154,7 +158,7 @@ class SamplerFlags:
         count: int,
         generator: "torch.Generator",
         gaps: "GappedItem | None",
-    ) -> "Iterator[np.ndarray]":
+    ) -> "Iterator[Callable[[], Tensor]]":
         """The values of a batch after each call, as they are shown."""
         from ardm.sample import sample_chain
 
@@ -166,7 +170,7 @@ class SamplerFlags:
             model, orders, schedule, generator, given=given, temperature=self.temperature, top_p=self.top_p
         )
         for step in chain:
-            yield step.shown(model.depth).cpu().numpy()
+            yield partial(step.shown, model.depth)
 
 
 def check_json_path(path: Path | None) -> None:
@@ -217,7 +221,7 @@ class Sample(SamplerFlags):
         self.show(
             medium_of(trained),
             model.shape,
-            lambda count, generator: (state.cpu().numpy() for state in sample_chain(model, count, generator)),
+            lambda count, generator: (state.cpu for state in sample_chain(model, count, generator)),
             team,
             num_calls=model.num_calls,
             length=model.num_variables,

@@ -135,6 +135,17 @@ class ExactNetwork(nn.Module):
         where = torch.arange(inputs[0].numel(), device=inputs.device).expand(len(inputs), -1)
         return self.units.to_floats(self.integers(inputs, mask, stage, t, where)).unflatten(1, inputs.shape[1:])
 
+    def outputs_at(
+        self,
+        inputs: Int[Tensor, "B *shape"],
+        mask: Bool[Tensor, "B *shape"],
+        stage: Int[Tensor, "B"],
+        t: Int[Tensor, "B"],
+        where: Int[Tensor, "B N"],
+    ) -> Float[Tensor, "B N O"]:
+        """The outputs of some variables as floating-point numbers."""
+        return self.units.to_floats(self.integers(inputs, mask, stage, t, where))
+
     def operations(self, device: torch.device) -> Operations:
         """The fastest operations of a device that pass the self-test."""
         with _CHOOSING:

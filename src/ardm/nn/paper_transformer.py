@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ardm.nn.layers import embed, sinusoids
+from ardm.nn.layers import embed, rows_at, sinusoids
 
 NORM_EPSILON = 1e-6
 
@@ -56,14 +56,31 @@ class PaperTransformer(nn.Module):
         t: Int[Tensor, "B"],
     ) -> Float[Tensor, "B D O"]:
         """Outputs for every variable."""
+        outputs: Tensor = self.head(self.norm(self._body(inputs, mask, stage)))
+        return outputs
+
+    def outputs_at(
+        self,
+        inputs: Int[Tensor, "B D"],
+        mask: Bool[Tensor, "B D"],
+        stage: Int[Tensor, "B"],
+        t: Int[Tensor, "B"],
+        where: Int[Tensor, "B N"],
+    ) -> Float[Tensor, "B N O"]:
+        """Outputs for some variables."""
+        outputs: Tensor = self.head(self.norm(rows_at(self._body(inputs, mask, stage), where)))
+        return outputs
+
+    def _body(
+        self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], stage: Int[Tensor, "B"]
+    ) -> Float[Tensor, "B D C"]:
         x = embed(self.embedding, inputs)
         x = x + sinusoids(torch.arange(x.shape[1], device=x.device).float(), x.shape[2])
         if self.state_embedding is not None:
             x = x + embed(self.state_embedding, 2 * stage[:, None] + mask)
         for block in self.blocks:
             x = block(x)
-        outputs: Tensor = self.head(self.norm(x))
-        return outputs
+        return x
 
 
 class PaperBlock(nn.Module):

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ardm.nn.layers import StepEmbedding, full_precision, linear
+from ardm.nn.layers import StepEmbedding, full_precision, linear, rows_at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,13 +68,33 @@ class PaperWaveNet(nn.Module):
         t: Int[Tensor, "B"],
     ) -> Float[Tensor, "B D O"]:
         """Outputs for every sample."""
+        return self._end(self._skips(inputs, mask, stage, t))
+
+    def outputs_at(
+        self,
+        inputs: Int[Tensor, "B D"],
+        mask: Bool[Tensor, "B D"],
+        stage: Int[Tensor, "B"],
+        t: Int[Tensor, "B"],
+        where: Int[Tensor, "B N"],
+    ) -> Float[Tensor, "B N O"]:
+        """Outputs for some samples."""
+        return self._end(rows_at(self._skips(inputs, mask, stage, t), where))
+
+    def _skips(
+        self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], stage: Int[Tensor, "B"], t: Int[Tensor, "B"]
+    ) -> Float[Tensor, "B D F"]:
+        """The sum of all skips."""
         x = F.relu(self.input(inputs, mask, stage))
         step = self.step(stage, t, inputs.shape[1])
         total = torch.zeros_like(x)
         for block in self.blocks:
             x, skip = block(x, step)
             total = total + skip
-        return full_precision(self.head, F.relu(self.last(total / math.sqrt(len(self.blocks)))))
+        return total
+
+    def _end(self, skips: Float[Tensor, "B N F"]) -> Float[Tensor, "B N O"]:
+        return full_precision(self.head, F.relu(self.last(skips / math.sqrt(len(self.blocks)))))
 
 
 class AudioInput(nn.Module):

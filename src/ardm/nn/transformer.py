@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ardm.nn.layers import embed, linear, rms_norm
+from ardm.nn.layers import embed, linear, rms_norm, rows_at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,14 +65,31 @@ class Transformer(nn.Module):
         t: Int[Tensor, "B"],
     ) -> Float[Tensor, "B D O"]:
         """Outputs for every variable."""
+        outputs: Tensor = self.head(rms_norm(self._body(inputs, mask, stage)))
+        return outputs
+
+    def outputs_at(
+        self,
+        inputs: Int[Tensor, "B D"],
+        mask: Bool[Tensor, "B D"],
+        stage: Int[Tensor, "B"],
+        t: Int[Tensor, "B"],
+        where: Int[Tensor, "B N"],
+    ) -> Float[Tensor, "B N O"]:
+        """Outputs for some variables."""
+        outputs: Tensor = self.head(rms_norm(rows_at(self._body(inputs, mask, stage), where)))
+        return outputs
+
+    def _body(
+        self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], stage: Int[Tensor, "B"]
+    ) -> Float[Tensor, "B D C"]:
         x = embed(self.embedding, inputs)
         if self.state_embedding is not None:
             x = x + embed(self.state_embedding, 2 * stage[:, None] + mask)
         rotation = rotary_angles(inputs.shape[1], self.head_width, x)
         for block in self.blocks:
             x = block(x, rotation)
-        outputs: Tensor = self.head(rms_norm(x))
-        return outputs
+        return x
 
 
 Rotation = tuple[Tensor, Tensor]

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor, nn
 
-from ardm.nn.layers import full_precision, linear, rms_norm
+from ardm.nn.layers import full_precision, linear, rms_norm, rows_at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,19 +57,19 @@ class UNet(nn.Module):
         num_channels: int | None = None,
     ) -> None:
         super().__init__()
-        self.takes_images, num_channels = num_channels is not None, num_channels or 1
+        self.takes_images, self.num_channels = num_channels is not None, num_channels or 1
         self.fold = (2, 2) if self.takes_images else (1, 4)
         kernel = (config.kernel if self.takes_images else 1, config.kernel)
         widths, depths = config.widths, config.depths
         self.num_levels, self.depths = len(widths), depths
-        self.embedding = SubPixelEmbedding(widths[0], num_values, num_stages, num_channels)
+        self.embedding = SubPixelEmbedding(widths[0], num_values, num_stages, self.num_channels)
         sequence = [*range(len(widths)), *range(len(widths) - 1)[::-1]]  # down to the lowest resolution and up again
         self.blocks = nn.ModuleList(
             Block(widths[i], kernel, config.mlp_ratio) for i in sequence for _ in range(depths[i])
         )
         self.down_blocks = nn.ModuleList(linear(4 * a, b) for a, b in itertools.pairwise(widths))
         self.up_blocks = nn.ModuleList(linear(b, 4 * a, zero=True) for a, b in itertools.pairwise(widths))
-        self.head = nn.Linear(widths[0], num_channels * num_outputs)
+        self.head = nn.Linear(widths[0], self.num_channels * num_outputs)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
@@ -81,15 +81,43 @@ class UNet(nn.Module):
         t: Int[Tensor, "B"],
     ) -> Float[Tensor, "B *shape O"]:
         """Outputs for every variable."""
-        if self.takes_images:
-            return self.image_outputs(inputs, mask, stage)
-        return self.image_outputs(inputs[:, None, :, None], mask[:, None, :, None], stage)[:, 0, :, 0]
+        outputs = self._end(self._pixels(inputs, mask, stage))  # (B, H, W, C, O)
+        return outputs if self.takes_images else outputs[:, 0, :, 0]
 
-    def image_outputs(
+    def outputs_at(
+        self,
+        inputs: Int[Tensor, "B *shape"],
+        mask: Bool[Tensor, "B *shape"],
+        stage: Int[Tensor, "B"],
+        t: Int[Tensor, "B"],
+        where: Int[Tensor, "B N"],
+    ) -> Float[Tensor, "B N O"]:
+        """Outputs for some variables, of whose pixels all sub-pixels are computed."""
+        pixels = self._pixels(inputs, mask, stage).flatten(1, 2)
+        if where.shape[1] >= pixels.shape[1]:  # as many as all pixels
+            return rows_at(self._end(pixels).flatten(1, 2), where)
+        outputs = self._end(rows_at(pixels, where // self.num_channels))  # (B, N, C, O)
+        channel = (where % self.num_channels)[..., None, None].expand(-1, -1, 1, outputs.shape[-1])
+        return outputs.gather(2, channel)[:, :, 0]
+
+    def _pixels(
+        self, inputs: Int[Tensor, "B *shape"], mask: Bool[Tensor, "B *shape"], stage: Int[Tensor, "B"]
+    ) -> Float[Tensor, "B H W F"]:
+        """What the head sees of every pixel; sound has one row of them."""
+        if self.takes_images:
+            return self._body(inputs, mask, stage)
+        return self._body(inputs[:, None, :, None], mask[:, None, :, None], stage)
+
+    def _end(self, pixels: Float[Tensor, "*B F"]) -> Float[Tensor, "*B C O"]:
+        """The outputs of pixels, for each of their sub-pixels."""
+        last = rms_norm(pixels)
+        outputs = self.head(last) if self.takes_images else full_precision(self.head, last)
+        return outputs.unflatten(-1, (self.num_channels, -1))
+
+    def _body(
         self, inputs: Int[Tensor, "B H W C"], mask: Bool[Tensor, "B H W C"], stage: Int[Tensor, "B"]
-    ) -> Float[Tensor, "B H W C O"]:
-        """Outputs for every sub-pixel."""
-        height, width, num_channels = inputs.shape[1:]
+    ) -> Float[Tensor, "B H W F"]:
+        height, width = inputs.shape[1:3]
         rows, columns = (factor ** (self.num_levels - 1) for factor in self.fold)
         x = pad_to_multiple(self.embedding(inputs, mask, stage), rows, columns)
         blocks, skips = iter(self.blocks), []
@@ -103,9 +131,7 @@ class UNet(nn.Module):
             x = skips.pop() + depth_to_space(self.up_blocks[level](rms_norm(x)), self.fold)
             for _ in range(self.depths[level]):
                 x = next(blocks)(x)
-        last = rms_norm(x[:, :height, :width])
-        outputs = self.head(last) if self.takes_images else full_precision(self.head, last)
-        return outputs.unflatten(-1, (num_channels, -1))
+        return x[:, :height, :width]
 
 
 class Block(nn.Module):

@@ -1,0 +1,123 @@
+"""The sampling benchmark draws what `ardm sample` draws, and its columns agree with each other."""
+
+import inspect
+import json
+
+import pytest
+import torch
+
+from ardm.bench.sampling import SampleTiming, Stopwatch, WatchedModel, random_model, time_sampling
+from ardm.checkpoint import TrainedModel, save_model
+from ardm.cli import main
+from ardm.commands.bench import even_schedule
+from ardm.commands.sample import Sample
+from ardm.objective import Profile
+from ardm.orders import random_stage_orders
+from ardm.runtime import Runtime
+from ardm.sample import BATCH_SIZE, batch_generator, batch_sizes, sample_items
+from tiny import tiny_audio_config, tiny_config, tiny_image_config, tiny_upscale_config
+
+CPU = Runtime.choose("cpu")
+CONFIGS = {
+    "text": tiny_config(),
+    "digits": tiny_upscale_config(),
+    "images": tiny_image_config(),
+    "sound": tiny_audio_config(),
+}
+COLUMNS = ["parameters", "items", "calls", "batch", "seconds", "items/s", "call", "item", "and", "call"]
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_timings_are_consistent(kind):
+    model = random_model(CONFIGS[kind], CPU)
+    schedule = even_schedule(model, 10)
+    row = time_sampling(model, schedule, CPU, name=kind, num_items=5, batch_size=2, seconds=0.01)
+    assert (row.model, row.num_items, row.num_calls, row.batch_size, row.peak_bytes) == (kind, 5, 10, 2, None)
+    assert row.items_per_second == pytest.approx(5 / row.seconds)
+    assert row.call_seconds == pytest.approx(row.seconds / (3 * 10))
+    assert row.item_call_seconds == pytest.approx(row.seconds / (5 * 10))
+    assert 0 < row.network_share < 1
+
+
+def test_the_share_is_that_of_the_network():
+    model = random_model(CONFIGS["text"], CPU)
+    watched = WatchedModel(model, CPU.device)
+    orders = random_stage_orders(3, 1, 16, torch.Generator().manual_seed(0))
+    drawn = [
+        sample_items(m, orders, even_schedule(model, 4), batch_generator(0, 0, CPU.device)) for m in (model, watched)
+    ]
+    assert torch.equal(*drawn)
+    assert watched.watch.seconds() > 0
+    watched.watch.reset()
+    assert watched.watch.seconds() == 0
+
+
+def test_a_stopwatch_adds_up(monkeypatch):
+    watch = Stopwatch(CPU.device)
+    monkeypatch.setattr("time.perf_counter", iter([1.0, 3.5, 10.0, 10.25]).__next__)
+    for _ in range(2):
+        with watch.running():
+            pass
+    assert watch.seconds() == 2.75
+
+
+def test_batches_are_those_of_the_command():
+    assert batch_sizes(130, 64) == [64, 64, 2]
+    assert batch_sizes(3, 64) == [3]
+    assert inspect.signature(Sample).parameters["batch_size"].default == BATCH_SIZE
+    assert batch_generator(1, 0, CPU.device).initial_seed() == 1
+    assert batch_generator(1, 2, CPU.device).initial_seed() == 1 + 2**33
+
+
+def test_budgets_are_those_that_items_allow():
+    model = random_model(CONFIGS["digits"], CPU)
+    assert even_schedule(model, 1000).num_calls == model.num_stages * 16
+
+
+def save_tiny(path, kind="text"):
+    config = CONFIGS[kind]
+    model = random_model(config, CPU)
+    counts = torch.ones(model.num_stages, model.num_variables, dtype=torch.int64)
+    profile = Profile(bits=torch.linspace(4, 1, counts.numel()).double().view_as(counts), counts=counts)
+    facts = {"alphabet": None, "sample_rate": None, "step": 1, "data_title": "random", "data_fingerprint": "0"}
+    save_model(path, TrainedModel(config=config, model=model, profile=profile, **facts))
+
+
+def test_the_table_of_a_model(tmp_path, capsys):
+    save_tiny(tmp_path / "my.model", "images")
+    command = ["bench", "sample", "--model", str(tmp_path / "my.model"), "--items", "1", "3", "--calls", "2", "5"]
+    command += ["--seconds", "0.001", "--device", "cpu", "--batch-size", "2"]
+    assert main(command) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.split()[: len(COLUMNS)] == COLUMNS
+    assert [row.split()[:1] + row.split()[2:5] for row in rows] == [
+        ["my.model", "1", "2", "1"],
+        ["my.model", "3", "2", "2"],
+        ["my.model", "1", "5", "1"],
+        ["my.model", "3", "5", "2"],
+    ]
+    assert main([*command, "-o", str(tmp_path / "rows.json")]) == 0
+    rows = [SampleTiming(**row) for row in json.loads((tmp_path / "rows.json").read_text())]
+    assert [(row.num_items, row.num_calls) for row in rows] == [(1, 2), (3, 2), (1, 5), (3, 5)]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "name the presets: ardm bench sample"),
+        (["--presets", "text", "--items", "0"], "--items must be positive, got 0"),
+        (["--presets", "text", "--calls", "-1"], "--calls must be positive, got -1"),
+        (["--presets", "text", "--base", "2", "--calls", "3"], "--calls must be at least 5, one for each stage"),
+        (["--presets", "text", "--model", "m"], "sample from presets or from a model, not both"),
+        (["--presets", "text", "--batch-size", "0"], "--batch-size must be positive"),
+    ],
+)
+def test_errors_say_what_is_wrong(flags, message, capsys):
+    assert main(["bench", "sample", "--device", "cpu", *flags]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_codec_takes_one_number_of_items(tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("a")
+    assert main(["bench", "codec", str(tmp_path / "a.txt"), "--model", "text", "--items", "1", "2"]) == 2
+    assert "ardm bench codec takes one number of --items, got 2" in capsys.readouterr().err
