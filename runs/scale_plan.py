@@ -1,0 +1,181 @@
+"""What trainings of ImageNet-64 and of enwik9 would take on 8 to 512 GPUs: `python runs/scale_plan.py` (docs/scale.md).
+
+Measured on one H200: the share of its matrix rate that training reaches, and the memory that a network's activations
+take. Taken from data sheets: the links between GPUs and between machines. Everything else is counted.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ardm.bench.training import flops_per_item
+from ardm.config import DepthConfig, ImageData, RunConfig, TextData
+from ardm.nn import TransformerConfig, UNetConfig
+from ardm.presets import PRESETS
+from ardm.runtime import Runtime
+
+MATRIX_TERAFLOPS = 794
+"""Of one H200 in a large bfloat16 product."""
+GPU_GIB = 139
+GPUS_A_MACHINE = 8
+NVLINK = 450e9
+"""Bytes a second that a GPU sends to others of its machine."""
+NETWORK = 50e9
+"""Bytes a second that a GPU sends to other machines: a card of 400 Gbit/s for each."""
+BATCH_SIZES = {8: 1024, 64: 1024, 512: 8192}
+"""Items of a step by the number of GPUs: with fewer than 16 for each, a step waits for kernels to start."""
+BYTES_A_PARAMETER = 20
+"""Weight, gradient, average and two momenta in float32; matrices under Muon have one momentum and take 16."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A training to be planned."""
+
+    title: str
+    config: RunConfig
+    num_items: int
+    """Of the data set."""
+    epochs: int
+    share: float
+    """Of the matrix rate, as measured of the nearest network."""
+    bytes_a_unit: float
+    """Memory of activations by unit, see `activation_units`, as measured of the nearest network."""
+    file_bytes: int
+
+
+def imagenet64() -> Plan:
+    """An upscale model of 64 x 64 images: the preset cifar10 with a third resolution, a third wider."""
+    network = UNetConfig(widths=(256, 512, 1024), depths=(6, 6, 8), kernel=3)
+    data = ImageData(kind="images", height=64, width=64)
+    return Plan(
+        title="ImageNet-64, upscale 4",
+        config=replace(PRESETS["cifar10"](), data=data, network=network, depth=DepthConfig(base=4)),
+        num_items=1_281_149,
+        epochs=200,
+        share=0.27,
+        bytes_a_unit=13.6 * 2**30 / 256 / activation_units(PRESETS["cifar10"]()),
+        file_bytes=1_281_149 * 64 * 64 * 3,
+    )
+
+
+def enwik9() -> Plan:
+    """A model of raw bytes: 24 layers 1024 wide, items of 512 bytes."""
+    network = TransformerConfig(num_layers=24, width=1024, head_width=128)
+    data = TextData(kind="bytes", num_variables=512)
+    return Plan(
+        title="enwik9, order-agnostic",
+        config=replace(PRESETS["text8"](), data=data, network=network),
+        num_items=10**9 // 512,
+        epochs=100,
+        share=0.55,
+        bytes_a_unit=34,
+        file_bytes=10**9,
+    )
+
+
+def activation_units(config: RunConfig) -> int:
+    """Channels of all blocks at all places of an item: activations that a step keeps are in proportion to them."""
+    network = config.network
+    if isinstance(network, UNetConfig):
+        pixels = config.data.shape[0] * config.data.shape[1]
+        levels = list(zip(network.widths, network.depths, strict=True))
+        passes = [2] * (len(levels) - 1) + [1]
+        return sum(
+            n * depth * width * pixels // 4**i for i, ((width, depth), n) in enumerate(zip(levels, passes, strict=True))
+        )
+    assert isinstance(network, TransformerConfig)
+    return network.num_layers * network.width * config.data.num_variables
+
+
+def flops_of_attention(config: RunConfig) -> float:
+    """Operations of queries with keys and of weights with values, which PyTorch does not count on a CPU."""
+    network, length = config.network, config.data.num_variables
+    return 3 * 4 * network.num_layers * network.width * length**2 if isinstance(network, TransformerConfig) else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A training on so many GPUs."""
+
+    num_gpus: int
+    batch_size: int
+    compute: float
+    """Seconds of a step in the network."""
+    gradients: float
+    """Seconds of a step in which gradients travel, mostly while the backward pass computes."""
+    hours: float
+    """Of the whole training, if nothing of that is hidden behind computing."""
+    memory: float
+    """GiB of a GPU."""
+    sharded_memory: float
+    """The same with --fsdp."""
+
+
+def estimate(plan: Plan, num_parameters: int, flops: float, num_gpus: int, batch_size: int) -> Estimate:
+    """Data in parallel: each GPU has a part of the batch, and gradients are added up by rings."""
+    items = batch_size / num_gpus
+    compute = items * flops / (plan.share * MATRIX_TERAFLOPS * 1e12)
+    gradients = seconds_of_gradients(4 * num_parameters, num_gpus)
+    steps = plan.epochs * plan.num_items / batch_size
+    activations = items * activation_units(plan.config) * plan.bytes_a_unit
+    states = BYTES_A_PARAMETER * num_parameters
+    return Estimate(
+        num_gpus=num_gpus,
+        batch_size=batch_size,
+        compute=compute,
+        gradients=gradients,
+        hours=steps * (compute + gradients) / 3600,
+        memory=(states + activations) / 2**30,
+        sharded_memory=(states / num_gpus + activations) / 2**30,
+    )
+
+
+def seconds_of_gradients(num_bytes: float, num_gpus: int) -> float:
+    """Gradients are added up within a machine, then each GPU's part of them between machines, and spread again."""
+    machines = math.ceil(num_gpus / GPUS_A_MACHINE)
+    within = 2 * num_bytes * (GPUS_A_MACHINE - 1) / GPUS_A_MACHINE / NVLINK
+    between = 2 * num_bytes / GPUS_A_MACHINE * (machines - 1) / machines / NETWORK
+    return within + between
+
+
+COLUMNS = ("GPUs", "batch", "a step computes", "gradients travel", "in all", "memory", "with --fsdp", "loader")
+
+
+def report(plan: Plan) -> Iterator[str]:
+    """The plan in Markdown."""
+    num_parameters = sum(p.numel() for p in plan.config.build_model(256).parameters())
+    flops = flops_per_item(plan.config, Runtime.choose("cpu")) + flops_of_attention(plan.config)
+    yield (
+        f"**{plan.title}**: {num_parameters / 1e6:.0f}M parameters, {flops / 1e9:.0f} GFLOP for an item and a step, "
+        f"{plan.epochs} passes over {plan.num_items:,} items: {plan.epochs * plan.num_items * flops / 1e18:.0f} EFLOP, "
+        f"at {plan.share:.0%} of the matrix rate."
+    )
+    yield ""
+    yield _line(COLUMNS)
+    yield "|---" * len(COLUMNS) + "|"
+    for num_gpus, batch_size in BATCH_SIZES.items():
+        one = estimate(plan, num_parameters, flops, num_gpus, batch_size)
+        read = batch_size / (one.compute + one.gradients) * plan.file_bytes / plan.num_items
+        yield _line(
+            (
+                f"{num_gpus}",
+                f"{batch_size}",
+                f"{1000 * one.compute:.0f} ms",
+                f"{1000 * one.gradients:.1f} ms",
+                f"{one.hours:.1f} h",
+                f"{one.memory:.1f} GiB",
+                f"{one.sharded_memory:.1f} GiB",
+                f"{read / math.ceil(num_gpus / GPUS_A_MACHINE) / 1e6:.1f} MB/s a machine",
+            )
+        )
+    yield ""
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+if __name__ == "__main__":
+    for plan in (imagenet64(), enwik9()):
+        print("\n".join(report(plan)))
