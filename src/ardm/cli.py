@@ -29,6 +29,7 @@ from ardm.commands.sample import Infill, Sample
 from ardm.commands.serve import Serve
 from ardm.commands.train import Train
 from ardm.errors import UsageError
+from ardm.launch import claim_last_word, launched_rank
 
 Command = (
     Annotated[Train, tyro.conf.subcommand("train")]
@@ -115,11 +116,11 @@ def one_line(box: str) -> str:
 
 
 def fail(message: str, status: int) -> int:
-    """Print an error as one line on stderr; of several processes all find the same bad usage, and the first says so."""
-    rank = os.environ.get("RANK", "0")  # set by torchrun
-    if rank == "0" or status != BAD_USAGE:
-        where = "" if rank == "0" else f" (process {rank})"
-        print(f"ardm{where}: {' '.join(message.split())}", file=sys.stderr)
+    """Print an error as one line on stderr; of several processes that have to end, one does."""
+    if claim_last_word():
+        rank = launched_rank()
+        where = f" (process {rank})" if rank and status != BAD_USAGE else ""  # all find the same bad usage
+        print(f"ardm{where}: {' '.join(message.split())}", file=sys.stderr, flush=True)
     return status
 
 

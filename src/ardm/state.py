@@ -4,6 +4,7 @@ A run's folder holds
     config.json                  the resolved configuration
     state.safetensors            the whole training state after some step, replaced as a whole
     state.previous.safetensors   the one before it
+    state.damaged.safetensors    one that could not be read, if there was any
     model.safetensors            the averaged weights alone, for evaluation
     metrics.jsonl                see `metrics`
     data.txt                     where the data lay, for `ardm export`
@@ -16,7 +17,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ardm.checkpoint import MODEL_FILE, read_tensors, save_model, write_tensors
+from ardm.checkpoint import MODEL_FILE, load_any, read_tensors, save_model, write_tensors
 from ardm.config import RunConfig
 from ardm.errors import ArdmError, CheckpointError
 from ardm.files import written_whole
@@ -26,6 +27,7 @@ CONFIG_FILE = "config.json"
 DATA_FILE = "data.txt"
 STATE_FILE = "state.safetensors"
 PREVIOUS_STATE_FILE = "state.previous.safetensors"
+DAMAGED_STATE_FILE = "state.damaged.safetensors"
 KIND = "training state"
 
 CHANGEABLE_FIELDS = {"steps", "eval_every", "checkpoint_every", "log_every"}
@@ -69,6 +71,7 @@ def save_state(trainer: Trainer, folder: Path) -> None:
             f"the weights are no longer finite at step {trainer.step}; the last good state is kept. "
             "Start again with a lower learning rate"
         )
+    save_model(folder / MODEL_FILE, trainer.trained_model())  # first: a state that is there has its model
     if (folder / STATE_FILE).exists():
         _keep_previous(folder / STATE_FILE, folder / PREVIOUS_STATE_FILE)
     description = {
@@ -80,12 +83,27 @@ def save_state(trainer: Trainer, folder: Path) -> None:
         "data_fingerprint": trainer.corpus.fingerprint,
     }
     write_tensors(folder / STATE_FILE, trainer.state_tensors(), description)
-    save_model(folder / MODEL_FILE, trainer.trained_model())
 
 
-def restore_state(trainer: Trainer, folder: Path) -> None:
-    """Continue from the last training state in a run's folder, or from the one before it if that is damaged."""
-    tensors, description = _read_newest(folder)
+def mend_model(trainer: Trainer, folder: Path) -> None:
+    """Write the averaged model again where it is missing or damaged."""
+    try:
+        load_any(folder)
+    except CheckpointError:
+        save_model(folder / MODEL_FILE, trainer.trained_model())
+
+
+def restore_state(trainer: Trainer, folder: Path) -> str | None:
+    """Continue from the last training state in a run's folder, or from the one before it if that is damaged.
+
+    Returns a line to say in that case.
+    """
+    team, damage = trainer.runtime.team, None
+    if team.is_first:
+        tensors, description, damage = _read_newest(folder)
+    team.wait()  # until then a good state may be on its way to its place
+    if not team.is_first:
+        tensors, description = read_tensors(folder / STATE_FILE, KIND)
     saved = RunConfig.from_dict(description["config"])  # with the defaults of fields that are newer than the run
     changed = changed_fields(saved.to_dict(), trainer.config.to_dict())
     if changed:
@@ -101,6 +119,7 @@ def restore_state(trainer: Trainer, folder: Path) -> None:
     trainer.step, trainer.seconds = description["step"], description["seconds"]
     trainer.finished = description["finished"] and trainer.step == trainer.config.train.steps
     trainer.load_state_tensors(tensors)
+    return damage
 
 
 def changed_fields(old: Any, new: Any, name: str = "") -> list[str]:
@@ -111,16 +130,23 @@ def changed_fields(old: Any, new: Any, name: str = "") -> list[str]:
     return [name] if old != new and name not in CHANGEABLE_FIELDS else []
 
 
-def _read_newest(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _read_newest(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], str | None]:
+    """The last good state in a folder, which takes the place of a damaged one, and a line that says so."""
     newest, previous = folder / STATE_FILE, folder / PREVIOUS_STATE_FILE
     try:
-        return read_tensors(newest, KIND)
-    except CheckpointError:
+        return *read_tensors(newest, KIND), None
+    except CheckpointError as error:
         if not previous.exists():
             raise
-        found = read_tensors(previous, KIND)
-        previous.replace(newest)  # else the next save would keep the damaged one and lose the good one
-        return found
+        damage = str(error)
+    try:
+        tensors, description = read_tensors(previous, KIND)
+    except CheckpointError as error:
+        raise CheckpointError(f"no training state is left to go on from: {damage}, and {error}") from None
+    if newest.exists():
+        newest.replace(folder / DAMAGED_STATE_FILE)
+    previous.replace(newest)  # else the next save would keep the damaged one and lose the good one
+    return tensors, description, f"{damage}; the state before it is used, of step {description['step']}"
 
 
 def _keep_previous(state: Path, previous: Path) -> None:

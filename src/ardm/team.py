@@ -5,7 +5,6 @@ depend on how many there are. Tensors travel by NCCL between GPUs and by Gloo be
 wait for a GPU, by Gloo always.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,9 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+from ardm.errors import ArdmError
+from ardm.launch import num_launched
 
 T = TypeVar("T")
 
@@ -57,6 +59,10 @@ class Team:
         dist.all_gather_object(lists, list(values), group=self.control)
         return [value for part in lists for value in part]
 
+    def in_order(self, pieces: Sequence[tuple[int, T]]) -> list[T]:
+        """The pieces of work of all processes, each of which comes with its number, by their numbers."""
+        return [piece for _, piece in sorted(self.everyones(pieces), key=lambda numbered: numbered[0])]
+
     def gathered(self, tensor: Tensor) -> Tensor:
         """The rows of all processes, those of the first one first; all must have as many."""
         if self.size == 1:
@@ -69,16 +75,6 @@ class Team:
 ALONE = Team()
 
 
-def num_launched() -> int:
-    """The processes that torchrun has started; 1 without it."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def local_device(kind: str) -> str:
-    """The device of this process, of those of its machine."""
-    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if kind == "cuda" else kind
-
-
 @contextmanager
 def joined_team(device: torch.device) -> Iterator[Team]:
     """The processes that torchrun has started; a team of one without it."""
@@ -87,8 +83,27 @@ def joined_team(device: torch.device) -> Iterator[Team]:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
         yield Team(dist.get_rank(), dist.get_world_size(), dist.new_group(backend="gloo"))
-    finally:
-        dist.destroy_process_group()
+    except RuntimeError as error:
+        if is_about_others(error):
+            raise LostProcessError(num_launched()) from error
+        raise
+    # Where this process has failed it leaves the group by ending: the others hear of it after it has spoken.
+    dist.destroy_process_group()
+
+
+class LostProcessError(ArdmError):
+    """Another process has ended before its work was done."""
+
+    def __init__(self, num_processes: int) -> None:
+        super().__init__(
+            f"another of the {num_processes} processes has ended, and the rest cannot go on without it; "
+            "a training goes on from its last checkpoint with --resume"
+        )
+
+
+def is_about_others(error: RuntimeError) -> bool:
+    """Whether an error says that another process cannot be reached."""
+    return isinstance(error, dist.DistError) or "gloo" in str(error).lower()

@@ -13,7 +13,7 @@ from torch import Tensor
 from ardm.errors import ArdmError
 from ardm.files import remove_leftovers, written_whole
 from ardm.metrics import Metrics, metrics_log
-from ardm.state import CONFIG_FILE, save_state
+from ardm.state import CONFIG_FILE, mend_model, save_state
 from ardm.trainer import Trainer
 
 FINAL_PASSES = 8
@@ -35,14 +35,18 @@ def run_training(
 ) -> None:
     """Train to the configured number of steps, or until `stop` says so; the state is saved either way.
 
-    A run that is finished already is left as it is. `on_profile` gives a function that is told of observations made.
+    A run that is finished already is left as it is, but for a model that is missing or damaged. `on_profile` gives a
+    function that is told of observations made.
     """
-    if trainer.finished:
-        return
     config, team, clock = trainer.config.train, trainer.runtime.team, Clock(trainer)
+    if trainer.finished:
+        if team.is_first:
+            mend_model(trainer, folder)
+        return
     if team.is_first:
         prepare_folder(trainer, folder)
-    logging = metrics_log(folder, trainer.step) if team.is_first else nullcontext(unlogged)
+    is_evaluated = trainer.step < config.steps
+    logging = metrics_log(folder, trainer.step, is_evaluated=is_evaluated) if team.is_first else nullcontext(unlogged)
     with logging as log, trainer.runtime.deterministic():
 
         def log_evaluation(evaluation: Metrics) -> None:
