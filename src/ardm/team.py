@@ -38,6 +38,10 @@ class Team:
         """Which of so many pieces of work are this process's."""
         return range(self.rank, count, self.size)
 
+    def has(self, number: int) -> bool:
+        """Whether a piece of work is this process's."""
+        return number % self.size == self.rank
+
     def agree(self, flag: bool) -> bool:
         """Whether any process says so."""
         if self.size == 1:

@@ -160,9 +160,10 @@ class Trainer:
         items = self._eval_items if num_items is None else self._eval_items[spread(num_items, self.num_eval_items)]
         generator = torch.Generator(self.runtime.device).manual_seed(self.config.seed)
         how: Any = {"num_passes": num_passes, "batch_size": self.config.train.shard_size, "on_batch": on_batch}
+        how["team"] = self.runtime.team
         with self.runtime.autocast():
             if isinstance(self.averaged, ARDM):
-                estimate: Estimate = bound(self.averaged, items, generator, **how, team=self.runtime.team)
+                estimate: Estimate = bound(self.averaged, items, generator, **how)
             else:
                 estimate = score(self.averaged, items, generator, **how)
         if isinstance(estimate, Bound):

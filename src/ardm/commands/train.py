@@ -356,7 +356,8 @@ def profile_line(what: str, num_observations: int) -> str:
 def interrupts() -> Iterator[list[float]]:
     """A list that a first SIGINT or SIGTERM is put into, to stop between two steps; a later one interrupts at once.
 
-    A launcher, a terminal and a scheduler may all pass on the same one: what follows within a second is no other.
+    A launcher, a terminal and a scheduler may all pass on the same one: what follows within a second is no other, and
+    what follows when all is saved is ignored.
     """
     received: list[float] = []
 
@@ -370,4 +371,4 @@ def interrupts() -> Iterator[list[float]]:
         yield received
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if received else handler)
