@@ -12,7 +12,7 @@ from ardm.cli import main
 from tiny import TEXT
 
 FAULTY = Path(__file__).with_name("faulty.py")
-FLAGS = {"batch-size": 8, "item-length": 16, "layers": 1, "width": 32, "head-width": 16, "kernel": 1, "eval-every": 9}
+FLAGS = {"batch-size": 8, "item-length": 16, "layers": 1, "width": 32, "head-width": 16, "kernel": 1, "eval-every": 30}
 PATIENCE = 120
 """Seconds after which a test gives up on a process."""
 

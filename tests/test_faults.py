@@ -293,7 +293,7 @@ def start_limited(training: Training, num_bytes: int) -> Launched:
 
 
 def test_one_process_is_killed_terminated_and_limited(tmp_path):
-    whole, troubled = (Training(folder=tmp_path / name, steps=200, checkpoint_every=20) for name in ("whole", "run"))
+    whole, troubled = (Training(folder=tmp_path / name, steps=100, checkpoint_every=10) for name in ("whole", "run"))
     whole.run_here()
     folder = troubled.folder
     kill_soon_after_saving(troubled, 0.1)

@@ -29,7 +29,7 @@ from ardm.commands.sample import Infill, Sample
 from ardm.commands.serve import Serve
 from ardm.commands.train import Train
 from ardm.errors import UsageError
-from ardm.launch import claim_last_word, launched_rank
+from ardm.launch import claim_last_word, launched_rank, num_launched
 
 Command = (
     Annotated[Train, tyro.conf.subcommand("train")]
@@ -49,6 +49,8 @@ Command = (
     | Annotated[Serve, tyro.conf.subcommand("serve")]
 )
 
+SHARED_COMMANDS = (Train, Evaluate, Sample, Infill, Compress, Decompress)
+"""Those that several processes of torchrun share; each of the others would do it all again."""
 BAD_USAGE = 2
 DESCRIPTION = (
     "Autoregressive Diffusion Models: train, score, plan, sample and infill discrete data. "
@@ -71,7 +73,9 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"ardm {__version__}")
         return 0
     try:
-        parse(arguments).run()
+        command = parse(arguments)
+        check_launch(command)
+        command.run()
     except Terminated:
         return fail("terminated", 128 + signal.SIGTERM)
     except KeyboardInterrupt:
@@ -104,6 +108,12 @@ def parse(arguments: list[str]) -> Command:
         if not stop.code:
             raise
         raise UsageError(one_line(complaint.getvalue())) from None
+
+
+def check_launch(command: Command) -> None:
+    """A usage error where several processes would do the same, and write to the same file."""
+    if num_launched() > 1 and not isinstance(command, SHARED_COMMANDS):
+        raise UsageError(f"ardm {type(command).__name__.lower()} is for one process: start it without torchrun")
 
 
 def one_line(box: str) -> str:

@@ -63,6 +63,23 @@ class Team:
         dist.all_gather_object(lists, list(values), group=self.control)
         return [value for part in lists for value in part]
 
+    def handed_out(self, values: Sequence[T] | None) -> T:
+        """This process's one of the values, one for each, that the first process gives."""
+        if self.size == 1:
+            assert values is not None
+            return values[0]
+        own: list[Any] = [None]
+        dist.scatter_object_list(own, None if values is None else list(values), src=0, group=self.control)
+        return own[0]
+
+    def collected(self, value: T) -> list[T]:
+        """What all processes have, for the first; nothing for the others."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] | None = [None] * self.size if self.is_first else None
+        dist.gather_object(value, values, dst=0, group=self.control)
+        return values or []
+
     def in_order(self, pieces: Sequence[tuple[int, T]]) -> list[T]:
         """The pieces of work of all processes, each of which comes with its number, by their numbers."""
         return [piece for _, piece in sorted(self.everyones(pieces), key=lambda numbered: numbered[0])]
