@@ -1,12 +1,14 @@
 """The command line with a fault at one moment of one process: `python faulty.py FAULT ARGUMENTS...`.
 
 A FAULT is full:RANK:NAME:COUNT (the disk is full when a file of that name is written for the so-manieth time),
-kill:RANK:NAME:COUNT (the process is killed then), nan:RANK:STEP (its loss is NaN at that step) or none.
+kill:RANK:NAME:COUNT (the process is killed then), limit:RANK:BYTES (the system lets no file grow larger),
+nan:RANK:STEP (its loss is NaN at that step) or none.
 """
 
 import errno
 import itertools
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -50,19 +52,21 @@ def lose_number(step: int) -> None:
 
 def introduce(fault: str) -> None:
     """Prepare the fault, if it is one of this process."""
+    if fault == "none":
+        return
     kind, rank, *where = fault.split(":")
     if os.environ.get("RANK", "0") != rank:
         return
     if kind == "nan":
         lose_number(int(where[0]))
+    elif kind == "limit":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(where[0]), resource.RLIM_INFINITY))
     else:
         os.fsync = fsync_with({"full": fill_disk, "kill": kill}[kind], where[0], int(where[1]))
 
 
 if __name__ == "__main__":
-    wanted = sys.argv.pop(1)
-    if wanted != "none":
-        introduce(wanted)
+    introduce(sys.argv.pop(1))
     from ardm.cli import entry_point
 
     entry_point()

@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import random
-import resource
 import shutil
 import signal
 import subprocess
@@ -22,7 +21,7 @@ from ardm.state import DAMAGED_STATE_FILE, PREVIOUS_STATE_FILE, STATE_FILE, rest
 from ardm.train import run_training
 from ardm.trainer import Trainer
 from faulty import fill_disk, fsync_with
-from launched import Launched, Training, is_alive, the_line, wait_for_save, wait_until
+from launched import ByTorchrun, Training, is_alive
 from test_train import CPU, assert_same_state, metrics, train
 from tiny import TEXT, tiny_config, tiny_corpus
 
@@ -54,33 +53,6 @@ def whole(tmp_path_factory) -> Path:
 
 
 # Kills
-
-
-def kill_soon_after_saving(training: Training, seconds: float) -> None:
-    """Kill the one process so long after it has saved its state."""
-    launched = training.start()
-    wait_for_save(training.folder / STATE_FILE, launched.process)
-    time.sleep(seconds)
-    launched.process.kill()
-    launched.process.communicate()
-    assert state_step(training.folder) > 0
-    load_model(training.folder)
-
-
-def check_kills(tmp_path: Path, num_kills: int, steps: int) -> None:
-    draw = random.Random(0)
-    whole, killed = (Training(folder=tmp_path / name, steps=steps) for name in ("whole", "killed"))
-    whole.finish()
-    for _ in range(num_kills):
-        kill_soon_after_saving(killed, draw.uniform(0, 0.2))
-    (killed.folder / f".{STATE_FILE}.123.partial").write_bytes(b"half")
-    killed.finish()
-    assert_same_run(whole.folder, killed.folder)
-
-
-@pytest.mark.slow
-def test_a_run_killed_again_and_again_loses_nothing(tmp_path):
-    check_kills(tmp_path, num_kills=10, steps=300)
 
 
 class Killed(BaseException):
@@ -136,7 +108,8 @@ def test_a_full_disk_is_said_before_the_first_checkpoint(tmp_path, monkeypatch, 
     words += ["--item-length", "16", "--layers", "1", "--width", "32"]
     monkeypatch.setattr("ardm.files.os.fsync", fsync_with(fill_disk, "data.txt", 1))
     assert main(words) == 1
-    assert the_line(capsys.readouterr().err) == f"ardm: {tmp_path / 'run' / 'data.txt'} cannot be written: {FULL}"
+    line = f"ardm: {tmp_path / 'run' / 'data.txt'} cannot be written: {FULL}\n"
+    assert capsys.readouterr().err.count(line) == 1
 
 
 def test_a_full_disk_under_the_metrics(tmp_path, monkeypatch, whole):
@@ -282,91 +255,92 @@ def test_a_loss_that_is_not_finite_stops_the_run_which_goes_on_later(tmp_path, w
 # All of it, to processes of their own
 
 
-def start_limited(training: Training, num_bytes: int) -> Launched:
-    """Start it with a limit on the size of files that the system keeps."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, limits[1]))
-    try:
-        return training.start()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+def pair(tmp_path: Path, **how: object) -> tuple[Training, Training]:
+    """A training that is left in peace and one that is not."""
+    whole, troubled = (Training(folder=tmp_path / name, **how) for name in ("whole", "troubled"))
+    whole.finish()
+    return whole, troubled
 
 
-def test_one_process_is_killed_terminated_and_limited(tmp_path):
-    whole, troubled = (Training(folder=tmp_path / name, steps=100, checkpoint_every=10) for name in ("whole", "run"))
-    whole.run_here()
-    folder = troubled.folder
-    kill_soon_after_saving(troubled, 0.1)
-    launched = troubled.start()
-    wait_for_save(folder / STATE_FILE, launched.process)
-    launched.process.send_signal(signal.SIGTERM)
-    time.sleep(0.1)
-    launched.process.send_signal(signal.SIGTERM)  # the same once more, as from a scheduler and a launcher
-    status, said = launched.end()
-    assert status == 1
-    step = state_step(folder)
-    assert the_line(said) == f"ardm: stopped at step {step}, which is saved in {folder}; --resume goes on"
-    sizes = [(folder / name).stat().st_size for name in (MODEL_FILE, STATE_FILE)]
-    status, said = start_limited(troubled, sum(sizes) // 2).end()
-    assert status == 1
-    assert the_line(said) == f"ardm: {folder / STATE_FILE} cannot be written: {os.strerror(errno.EFBIG)}"
-    assert state_step(folder) == step
-    troubled.run_here()
-    assert_same_run(whole.folder, folder)
-
-
-def test_one_of_two_processes_fails(tmp_path):
-    """A full disk, a NaN, a kill and a SIGTERM, one after the other, of a run that ends as if nothing had been."""
-    whole, troubled = (
-        Training(folder=tmp_path / name, num_processes=2, steps=60, checkpoint_every=5) for name in ("whole", "run")
-    )
-    whole.finish("--log-every", "5")
-    folder = troubled.folder
-    line = troubled.fail("--log-every", "5", fault=f"full:0:{STATE_FILE}:3")
-    assert line == f"ardm: {folder / STATE_FILE} cannot be written: {FULL}"
+@pytest.mark.parametrize("num_processes", [1, 2])
+def test_a_run_that_meets_everything_ends_as_if_nothing_had_been(num_processes, tmp_path):
+    whole, troubled = pair(tmp_path, num_processes=num_processes, flags=["--log-every", "5"])
+    folder, last = troubled.folder, num_processes - 1
+    assert troubled.fail(f"full:0:{STATE_FILE}:3") == f"ardm: {folder / STATE_FILE} cannot be written: {FULL}"
     assert state_step(folder) == 10
-    line = troubled.fail(fault="nan:1:7")
-    assert line == "ardm: the loss is nan at step 20; the last good state is kept. " + (
-        "Start again with a lower learning rate"
-    )
+    limit = sum((folder / name).stat().st_size for name in (MODEL_FILE, STATE_FILE)) // 2
+    line = f"ardm: {folder / STATE_FILE} cannot be written: {os.strerror(errno.EFBIG)}"
+    assert troubled.fail(f"limit:0:{limit}") == line
+    assert state_step(folder) == 10
+    assert troubled.fail(f"nan:{last}:7").startswith("ardm: the loss is nan at step 20; the last good state is kept")
     assert state_step(folder) == 15
     (folder / STATE_FILE).write_bytes((folder / STATE_FILE).read_bytes()[:-9])
-    line = troubled.fail(fault=f"kill:0:{STATE_FILE}:2")
-    assert line.startswith("ardm (process 1): another of the 2 processes has ended, and the rest cannot go on")
-    assert state_step(folder) == 15  # from step 10, to which the damaged state gave way
-    launched = troubled.start()
-    wait_for_save(folder / STATE_FILE, launched.process)
-    os.kill(launched.workers()[1], signal.SIGTERM)
-    status, said = launched.end()
-    assert status == 1
-    assert the_line(said).endswith(
-        f"stopped at step {state_step(folder)}, which is saved in {folder}; --resume goes on"
-    )
+    ended = troubled.start(f"kill:0:{STATE_FILE}:2").end()
+    assert "the state before it is used, of step 10\n" in ended.said
+    assert ended.status == -signal.SIGKILL
+    if num_processes > 1:
+        assert ended.line.startswith(
+            "ardm (process 1): another of the 2 processes has ended, and the rest cannot go on"
+        )
+    assert state_step(folder) == 15
+    launched = troubled.start_to_save()
+    for _ in range(2):  # the same once more, as from a scheduler and a launcher
+        os.kill(launched.workers[last], signal.SIGTERM)
+        time.sleep(0.02)
+    ended = launched.end()
+    assert ended.status == 1
+    assert ended.line == f"ardm: stopped at step {state_step(folder)}, which is saved in {folder}; --resume goes on"
     troubled.finish()
     assert_same_run(whole.folder, folder)
 
 
+@pytest.mark.parametrize("num_processes", [1, 2])
+def test_any_process_is_killed_at_any_moment(num_processes, tmp_path):
+    draw = random.Random(0)
+    whole, killed = pair(tmp_path, num_processes=num_processes, steps=100, checkpoint_every=4)
+    for _ in range(3):
+        launched = killed.start_to_save()
+        time.sleep(draw.uniform(0, 0.3))
+        os.kill(launched.workers[draw.randrange(num_processes)], signal.SIGKILL)
+        launched.end()
+        assert state_step(killed.folder) > 0
+        load_model(killed.folder)
+    (killed.folder / f".{STATE_FILE}.123.partial").write_bytes(b"half")
+    killed.finish()
+    assert_same_run(whole.folder, killed.folder)
+
+
+def test_torchrun_is_terminated_and_killed(tmp_path):
+    """Its processes save and leave; those that it can tell nothing any more as well."""
+    folder = tmp_path / "run"
+    training = Training(folder=folder, num_processes=2, steps=100_000, checkpoint_every=50, launch=ByTorchrun)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        launched = training.start_to_save()
+        saved = state_step(folder)
+        launched.process.send_signal(number)
+        ended = launched.end()
+        assert ended.status == {signal.SIGTERM: 1, signal.SIGKILL: -signal.SIGKILL}[number]
+        assert ended.line == f"ardm: stopped at step {state_step(folder)}, which is saved in {folder}; --resume goes on"
+        assert state_step(folder) > saved
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("num_processes", [2, 3])
-def test_any_process_is_killed_at_any_moment(num_processes, tmp_path):
+def test_any_process_of_torchrun_is_killed_at_any_moment(num_processes, tmp_path):
     """Workers and torchrun itself, from their start on, by SIGKILL and SIGTERM."""
     draw = random.Random(num_processes)
-    whole, killed = (
-        Training(folder=tmp_path / name, num_processes=num_processes, steps=360, checkpoint_every=3)
-        for name in ("whole", "killed")
+    flags = ["--batch-size", str(3 * num_processes), "--shards", str(num_processes)]
+    whole, killed = pair(
+        tmp_path, num_processes=num_processes, steps=1000, checkpoint_every=3, launch=ByTorchrun, flags=flags
     )
-    shards = ["--shards", str(num_processes), "--batch-size", str(3 * num_processes), "--eval-every", "50"]
-    whole.finish(*shards)
     for _ in range(12):
-        launched = killed.start(*shards)
-        workers = launched.wait_for_workers(num_processes)
+        launched = killed.start()
         time.sleep(draw.uniform(0, 12))
-        number = draw.choice([*workers.values(), launched.process.pid])
-        if launched.process.poll() is None and is_alive(number):
+        number = draw.choice([*launched.workers.values(), launched.process.pid])
+        if is_alive(number):
             os.kill(number, draw.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]))
         launched.end()
-        wait_until(lambda workers=workers: not any(is_alive(worker) for worker in workers.values()))
-    killed.finish(*shards)
+    killed.finish()
     assert_same_run(whole.folder, killed.folder)
 
 
@@ -382,21 +356,20 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(disk)], check=True)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("num_processes", [1, 2])
-@pytest.mark.parametrize("room", range(20_000, 420_000, 40_000))
-def test_a_disk_that_is_full_for_real(small_disk, tmp_path, num_processes, room):
+def test_a_disk_that_is_full_for_real(small_disk, tmp_path, num_processes):
     """What is full first depends on the room: a state, the model, the metrics or TensorBoard's file."""
-    whole = Training(folder=tmp_path / "whole", num_processes=num_processes, steps=40, checkpoint_every=10)
-    full = Training(folder=small_disk / "run", num_processes=num_processes, steps=40, checkpoint_every=10)
-    (small_disk / "text.txt").write_text(TEXT)
-    free = shutil.disk_usage(small_disk).free
-    (small_disk / "ballast").write_bytes(bytes(free - room))
-    line = full.fail("--log-every", "1")
-    assert f"{small_disk / 'run'}" in line
-    assert line.endswith(f" cannot be written: {FULL}")
-    (small_disk / "ballast").unlink()
-    full.finish("--log-every", "1")
-    shutil.copyfile(small_disk / "text.txt", tmp_path / "text.txt")
-    whole.finish("--log-every", "1")
-    assert_same_run(whole.folder, full.folder)
+    how = {"num_processes": num_processes, "steps": 40, "checkpoint_every": 10, "flags": ["--log-every", "1"]}
+    whole = Training(folder=tmp_path / "whole", **how)
+    whole.finish()
+    for room in (8_000, 100_000, 430_000):
+        full = Training(folder=small_disk / f"run{room}", **how)
+        (small_disk / "text.txt").write_text(TEXT)
+        (small_disk / "ballast").write_bytes(bytes(shutil.disk_usage(small_disk).free - room))
+        line = full.fail("none")
+        assert f"{full.folder}" in line
+        assert line.endswith(f" cannot be written: {FULL}")
+        (small_disk / "ballast").unlink()
+        full.finish()
+        assert_same_run(whole.folder, full.folder)
+        shutil.rmtree(full.folder)

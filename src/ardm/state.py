@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ardm.checkpoint import MODEL_FILE, load_any, read_tensors, save_model, write_tensors
+from ardm.checkpoint import MODEL_FILE, read_tensors, save_model, write_tensors
 from ardm.config import RunConfig
 from ardm.errors import ArdmError, CheckpointError
 from ardm.files import written_whole
@@ -71,7 +71,6 @@ def save_state(trainer: Trainer, folder: Path) -> None:
             f"the weights are no longer finite at step {trainer.step}; the last good state is kept. "
             "Start again with a lower learning rate"
         )
-    save_model(folder / MODEL_FILE, trainer.trained_model())  # first: a state that is there has its model
     if (folder / STATE_FILE).exists():
         _keep_previous(folder / STATE_FILE, folder / PREVIOUS_STATE_FILE)
     description = {
@@ -83,14 +82,7 @@ def save_state(trainer: Trainer, folder: Path) -> None:
         "data_fingerprint": trainer.corpus.fingerprint,
     }
     write_tensors(folder / STATE_FILE, trainer.state_tensors(), description)
-
-
-def mend_model(trainer: Trainer, folder: Path) -> None:
-    """Write the averaged model again where it is missing or damaged."""
-    try:
-        load_any(folder)
-    except CheckpointError:
-        save_model(folder / MODEL_FILE, trainer.trained_model())
+    save_model(folder / MODEL_FILE, trainer.trained_model())
 
 
 def restore_state(trainer: Trainer, folder: Path) -> str | None:

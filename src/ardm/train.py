@@ -10,10 +10,11 @@ from pathlib import Path
 
 from torch import Tensor
 
+from ardm.checkpoint import MODEL_FILE, save_model
 from ardm.errors import ArdmError
 from ardm.files import remove_leftovers, written_whole
 from ardm.metrics import Metrics, metrics_log
-from ardm.state import CONFIG_FILE, mend_model, save_state
+from ardm.state import CONFIG_FILE, save_state
 from ardm.trainer import Trainer
 
 FINAL_PASSES = 8
@@ -35,13 +36,13 @@ def run_training(
 ) -> None:
     """Train to the configured number of steps, or until `stop` says so; the state is saved either way.
 
-    A run that is finished already is left as it is, but for a model that is missing or damaged. `on_profile` gives a
-    function that is told of observations made.
+    Of a run that is finished already only the model is written again. `on_profile` gives a function that is told of
+    observations made.
     """
     config, team, clock = trainer.config.train, trainer.runtime.team, Clock(trainer)
     if trainer.finished:
         if team.is_first:
-            mend_model(trainer, folder)
+            save_model(folder / MODEL_FILE, trainer.trained_model())  # a kill may have come before it, or damage since
         return
     if team.is_first:
         prepare_folder(trainer, folder)
