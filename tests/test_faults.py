@@ -26,6 +26,7 @@ from test_train import CPU, assert_same_state, metrics, train
 from tiny import TEXT, tiny_config, tiny_corpus
 
 FULL = os.strerror(errno.ENOSPC)
+SLOW = pytest.mark.slow
 
 
 def assert_same_run(a: Path, b: Path) -> None:
@@ -97,7 +98,7 @@ def test_a_full_disk_is_said_and_the_run_goes_on_later(name, tmp_path, monkeypat
         patch.setattr("ardm.files.os.fsync", fsync_with(fill_disk, name, 1))
         with pytest.raises(OSError, match=f"{name} cannot be written: {FULL}$"):
             train(config, corpus, folder, resume=True)
-    assert state_step(folder) == 8
+    assert state_step(folder) == (12 if name == MODEL_FILE else 8)  # a model is written after its state
     train(config, corpus, folder, resume=True)
     assert_same_run(whole, folder)
 
@@ -294,11 +295,11 @@ def test_a_run_that_meets_everything_ends_as_if_nothing_had_been(num_processes, 
     assert_same_run(whole.folder, folder)
 
 
-@pytest.mark.parametrize("num_processes", [1, 2])
-def test_any_process_is_killed_at_any_moment(num_processes, tmp_path):
+@pytest.mark.parametrize(("num_processes", "num_kills"), [(2, 2), *(pytest.param(n, 15, marks=SLOW) for n in (1, 2))])
+def test_any_process_is_killed_at_any_moment(num_processes, num_kills, tmp_path):
     draw = random.Random(0)
-    whole, killed = pair(tmp_path, num_processes=num_processes, steps=100, checkpoint_every=4)
-    for _ in range(3):
+    whole, killed = pair(tmp_path, num_processes=num_processes, steps=50 * num_kills, checkpoint_every=4)
+    for _ in range(num_kills):
         launched = killed.start_to_save()
         time.sleep(draw.uniform(0, 0.3))
         os.kill(launched.workers[draw.randrange(num_processes)], signal.SIGKILL)
@@ -321,7 +322,7 @@ def test_torchrun_is_terminated_and_killed(tmp_path):
         ended = launched.end()
         assert ended.status == {signal.SIGTERM: 1, signal.SIGKILL: -signal.SIGKILL}[number]
         assert ended.line == f"ardm: stopped at step {state_step(folder)}, which is saved in {folder}; --resume goes on"
-        assert state_step(folder) > saved
+        assert state_step(folder) >= saved
 
 
 @pytest.mark.slow
@@ -356,13 +357,16 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(disk)], check=True)
 
 
-@pytest.mark.parametrize("num_processes", [1, 2])
-def test_a_disk_that_is_full_for_real(small_disk, tmp_path, num_processes):
+@pytest.mark.parametrize(
+    ("num_processes", "rooms"),
+    [(2, [100_000]), *(pytest.param(n, range(8_000, 440_000, 48_000), marks=SLOW) for n in (1, 2))],
+)
+def test_a_disk_that_is_full_for_real(small_disk, tmp_path, num_processes, rooms):
     """What is full first depends on the room: a state, the model, the metrics or TensorBoard's file."""
     how = {"num_processes": num_processes, "steps": 40, "checkpoint_every": 10, "flags": ["--log-every", "1"]}
     whole = Training(folder=tmp_path / "whole", **how)
     whole.finish()
-    for room in (8_000, 100_000, 430_000):
+    for room in rooms:
         full = Training(folder=small_disk / f"run{room}", **how)
         (small_disk / "text.txt").write_text(TEXT)
         (small_disk / "ballast").write_bytes(bytes(shutil.disk_usage(small_disk).free - room))

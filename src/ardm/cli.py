@@ -158,4 +158,10 @@ def entry_point() -> None:
         sys.unraisablehook = interrupt_again
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
-    sys.exit(main())
+    try:
+        status = main()
+        if os.name == "posix":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun may send it to a process that has done its part
+    except Terminated:
+        status = 128 + signal.SIGTERM
+    sys.exit(status)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -49,6 +49,7 @@ class _Job:
     payload: bytes = b""
 
 
+@runtime_checkable
 class BundleCodec(Protocol):
     """What codes bundles of items: an `ItemCodec`, or several processes."""
 
