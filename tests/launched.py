@@ -22,7 +22,7 @@ PATIENCE = 120
 """Seconds after which a test gives up on a process."""
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
-    ["ardm.cli", "ardm.train", "ardm.media", "ardm.compression.sharing", "torch.utils.tensorboard"]
+    ["ardm.cli", "ardm.train", "ardm.media", "ardm.compression.sharing", "torch.utils.tensorboard", "torch._dynamo"]
 )
 
 
