@@ -1,12 +1,6 @@
-"""The loop: it learns, resumes to the bit, survives kills and damaged states."""
+"""The loop: it learns and resumes to the bit."""
 
 import json
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ardm.checkpoint import MODEL_FILE, load_model, read_tensors, write_tensors
+from ardm.checkpoint import load_model, read_tensors, write_tensors
 from ardm.config import DepthConfig, TrainConfig
 from ardm.data.text import TextSampler
 from ardm.errors import ArdmError, CheckpointError
@@ -25,7 +19,6 @@ from ardm.state import STATE_FILE, restore_state, save_state
 from ardm.train import final_draws, run_training
 from ardm.trainer import Trainer, step_seed
 from tiny import (
-    TEXT,
     random_images,
     random_sounds,
     tiny_audio_config,
@@ -203,20 +196,6 @@ def test_it_learns_and_leaves_what_it_says(tmp_path):
     assert (trainer.profile.counts.sum()) == 100 * 8
 
 
-def test_a_damaged_state_gives_way_to_the_one_before(tmp_path):
-    config, corpus, folder = tiny_config(), tiny_corpus(tmp_path), tmp_path / "run"
-    train(config, corpus, folder, stop_at=10)
-    content = (folder / STATE_FILE).read_bytes()
-    (folder / STATE_FILE).write_bytes(content[: len(content) // 2])
-    trainer = Trainer(config, corpus, CPU)
-    restore_state(trainer, folder)
-    assert trainer.step == 8
-    assert read_tensors(folder / STATE_FILE, "training state")[1]["step"] == 8  # the good one took its place
-    (folder / STATE_FILE).write_bytes(b"")
-    with pytest.raises(CheckpointError, match="damaged"):
-        restore_state(trainer, folder)
-
-
 def test_resuming_needs_the_same_run(tmp_path):
     config, corpus, folder = tiny_config(), tiny_corpus(tmp_path), tmp_path / "run"
     train(config, corpus, folder, stop_at=4)
@@ -292,62 +271,6 @@ def test_absurd_settings_are_refused():
 def test_crops_reach_both_ends(generator):
     crops = TextSampler(torch.arange(6), 4, torch.device("cpu")).draw(200, generator)
     assert {tuple(row) for row in crops.tolist()} == {(0, 1, 2, 3), (1, 2, 3, 4), (2, 3, 4, 5)}
-
-
-def start_run(tmp_path: Path, folder: str, steps: int) -> subprocess.Popen:
-    (tmp_path / "text.txt").write_text(TEXT)
-    flags = ["--data", "text.txt", "--out", folder, "--resume", "--steps", str(steps), "--device", "cpu"]
-    size = ["--item-length", "16", "--layers", "1", "--width", "32", "--batch-size", "8", "--checkpoint-every", "1"]
-    command = [sys.executable, "-m", "ardm", "train", "text", *flags, *size]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-
-
-def kill_soon_after_saving(process: subprocess.Popen, state: Path, seconds: float) -> None:
-    deadline = time.monotonic() + 60
-    before = state.stat().st_mtime_ns if state.exists() else 0
-    while process.poll() is None and (not state.exists() or state.stat().st_mtime_ns == before):
-        assert time.monotonic() < deadline, "the run saves nothing"
-        time.sleep(0.005)
-    time.sleep(seconds)
-    process.kill()
-    process.wait()
-
-
-def check_kills(tmp_path: Path, num_kills: int, steps: int) -> None:
-    assert start_run(tmp_path, "whole", steps).wait() == 0
-    draw = random.Random(0)
-    state = tmp_path / "killed" / STATE_FILE
-    for _ in range(num_kills):
-        kill_soon_after_saving(start_run(tmp_path, "killed", steps), state, draw.uniform(0, 0.2))
-        read_tensors(state, "training state")
-        load_model(tmp_path / "killed" / MODEL_FILE)
-    (tmp_path / "killed" / ".state.safetensors.123.partial").write_bytes(b"half")
-    assert start_run(tmp_path, "killed", steps).wait() == 0
-    assert not list((tmp_path / "killed").glob(".*.partial"))
-    assert_same_state(tmp_path / "whole", tmp_path / "killed")
-
-
-def test_a_killed_run_loses_nothing(tmp_path):
-    check_kills(tmp_path, num_kills=1, steps=25)
-
-
-@pytest.mark.slow
-def test_a_run_killed_again_and_again_loses_nothing(tmp_path):
-    check_kills(tmp_path, num_kills=10, steps=300)
-
-
-def test_sigterm_saves_and_leaves(tmp_path):
-    process = start_run(tmp_path, "run", 100_000)
-    state = tmp_path / "run" / STATE_FILE
-    deadline = time.monotonic() + 60
-    while not state.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 1
-    assert read_tensors(state, "training state")[1]["step"] > 0
 
 
 class Repeated:

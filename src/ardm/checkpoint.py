@@ -8,6 +8,8 @@ import gzip
 import hashlib
 import json
 import math
+import os
+import re
 import zlib
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -288,7 +290,17 @@ def write_tensors(
         write_file(path, gzip.compress(bytes_of_tensors(tensors, metadata), mtime=0))
     else:
         with written_whole(path) as temporary:
-            save_file(tensors, temporary, metadata=metadata)
+            _save_plain(tensors, temporary, metadata)
+
+
+def _save_plain(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
+    try:
+        save_file(tensors, path, metadata=metadata)
+    except SafetensorError as error:  # it tells the number of the system's error in words only
+        if found := re.search(r"\(os error (\d+)\)", str(error)):
+            number = int(found[1])
+            raise OSError(number, os.strerror(number)) from error
+        raise
 
 
 def read_tensors(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, Any]]:

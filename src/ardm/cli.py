@@ -29,6 +29,7 @@ from ardm.commands.sample import Infill, Sample
 from ardm.commands.serve import Serve
 from ardm.commands.train import Train
 from ardm.errors import UsageError
+from ardm.launch import claim_last_word, launched_rank, num_launched
 
 Command = (
     Annotated[Train, tyro.conf.subcommand("train")]
@@ -48,6 +49,8 @@ Command = (
     | Annotated[Serve, tyro.conf.subcommand("serve")]
 )
 
+SHARED_COMMANDS = (Train, Evaluate, Sample, Infill, Compress, Decompress)
+"""Those that several processes of torchrun share; each of the others would do it all again."""
 BAD_USAGE = 2
 DESCRIPTION = (
     "Autoregressive Diffusion Models: train, score, plan, sample and infill discrete data. "
@@ -70,7 +73,9 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"ardm {__version__}")
         return 0
     try:
-        parse(arguments).run()
+        command = parse(arguments)
+        check_launch(command)
+        command.run()
     except Terminated:
         return fail("terminated", 128 + signal.SIGTERM)
     except KeyboardInterrupt:
@@ -105,6 +110,12 @@ def parse(arguments: list[str]) -> Command:
         raise UsageError(one_line(complaint.getvalue())) from None
 
 
+def check_launch(command: Command) -> None:
+    """A usage error where several processes would do the same, and write to the same file."""
+    if num_launched() > 1 and not isinstance(command, SHARED_COMMANDS):
+        raise UsageError(f"ardm {type(command).__name__.lower()} is for one process: start it without torchrun")
+
+
 def one_line(box: str) -> str:
     """The text of a framed message without its frame, colours and rulers."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", box)
@@ -115,11 +126,11 @@ def one_line(box: str) -> str:
 
 
 def fail(message: str, status: int) -> int:
-    """Print an error as one line on stderr; of several processes all find the same bad usage, and the first says so."""
-    rank = os.environ.get("RANK", "0")  # set by torchrun
-    if rank == "0" or status != BAD_USAGE:
-        where = "" if rank == "0" else f" (process {rank})"
-        print(f"ardm{where}: {' '.join(message.split())}", file=sys.stderr)
+    """Print an error as one line on stderr; of several processes that have to end, one does."""
+    if claim_last_word():
+        rank = launched_rank()
+        where = f" (process {rank})" if rank and status != BAD_USAGE else ""  # all find the same bad usage
+        print(f"ardm{where}: {' '.join(message.split())}", file=sys.stderr, flush=True)
     return status
 
 
@@ -147,4 +158,10 @@ def entry_point() -> None:
         sys.unraisablehook = interrupt_again
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
-    sys.exit(main())
+    try:
+        status = main()
+        if os.name == "posix":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun may send it to a process that has done its part
+    except Terminated:
+        status = 128 + signal.SIGTERM
+    sys.exit(status)

@@ -1,5 +1,6 @@
 """Files that are there whole or not at all."""
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,6 +8,7 @@ from pathlib import Path
 
 from ardm.errors import UsageError
 
+UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
 GZIP_START = b"\x1f\x8b"
 
 
@@ -16,14 +18,26 @@ def written_whole(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        yield temporary
-        temporary.chmod(0o666 & ~_umask())
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        _flush_folder(path.parent)
+        with naming(path):
+            yield temporary
+            temporary.chmod(0o666 & ~_umask())
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            _flush_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(path: Path | str) -> Iterator[None]:
+    """Errors of a file system without room or rights, as one line that names what could not be written."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        raise OSError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def write_file(path: Path, content: bytes) -> None:

@@ -86,12 +86,12 @@ def bound(
         raise ValueError(f"the bound needs at least one pass, got {num_passes}")
     losses: list[tuple[int, StepLoss]] = []
     for number, corrupted in enumerate(_batches(model, x, generator, num_passes, batch_size)):
-        if number % team.size == team.rank:
-            losses.append((number, step_loss(model, corrupted)))
+        if team.has(number):
+            losses.append((number, step_loss(model, corrupted).to("cpu")))
         on_batch(len(corrupted.t))
     profile = Profile.empty(model.num_stages, model.num_variables, x.device)
     steps, values = [], []
-    for loss in _in_order(losses, team, x.device):
+    for loss in (one.to(x.device) for one in team.in_order(losses)):
         profile = profile.updated(loss)
         steps.append(loss.stage * model.num_variables + loss.t)
         values.append(loss.bits_per_dim.double())
@@ -118,14 +118,6 @@ def _batches(
             stage, t = steps[rows] // num_variables, steps[rows] % num_variables
             rank = random_orders(len(rows), num_variables, generator)
             yield corrupt(model.depth, x[rows], stage, t, rank)
-
-
-def _in_order(losses: list[tuple[int, StepLoss]], team: Team, device: torch.device) -> list[StepLoss]:
-    """The losses of all batches by their numbers, from all processes of a team."""
-    if team.size > 1:
-        numbered = team.everyones([(number, loss.to("cpu")) for number, loss in losses])
-        losses = sorted(((number, loss.to(device)) for number, loss in numbered), key=lambda pair: pair[0])
-    return [loss for _, loss in losses]
 
 
 def _half_width(values: Float[Tensor, "N"]) -> float:
@@ -240,10 +232,8 @@ def _score(
         scored = _scored_rows(model, x[own], orders[own], schedule, weigh, batch_size, on_batch)
         nats = torch.cat([weighted.sum(1) for _, weighted in scored])
         bits = nats.view(len(own), schedule.num_calls).sum(1) / math.log(2)
-    if team.size == 1:
-        return bits
-    by_item = sorted(team.everyones(list(zip(own.tolist(), bits.tolist(), strict=True))))
-    return torch.tensor([one for _, one in by_item], dtype=torch.float64, device=x.device)
+    shared = team.in_order(list(zip(own.tolist(), bits.tolist(), strict=True)))
+    return torch.tensor(shared, dtype=torch.float64, device=x.device)
 
 
 def _scored_rows(

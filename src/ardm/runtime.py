@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from ardm.errors import UsageError
-from ardm.team import ALONE, Team, local_device
+from ardm.launch import local_device
+from ardm.team import ALONE, Team
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +27,7 @@ class Runtime:
     @classmethod
     def choose(cls, device: str | None = None, *, compile: bool = True) -> "Runtime":
         """The named device, or CUDA where there is one; compiled on CUDA unless told otherwise."""
-        if device is None:
-            device = local_device("cuda" if torch.cuda.is_available() else "cpu")
+        device = local_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         if device.split(":")[0] not in ("cpu", "cuda"):
             raise UsageError(f"device {device!r} is not supported; use cpu or cuda")
         try:

@@ -4,6 +4,7 @@ A run's folder holds
     config.json                  the resolved configuration
     state.safetensors            the whole training state after some step, replaced as a whole
     state.previous.safetensors   the one before it
+    state.damaged.safetensors    one that could not be read, if there was any
     model.safetensors            the averaged weights alone, for evaluation
     metrics.jsonl                see `metrics`
     data.txt                     where the data lay, for `ardm export`
@@ -26,6 +27,7 @@ CONFIG_FILE = "config.json"
 DATA_FILE = "data.txt"
 STATE_FILE = "state.safetensors"
 PREVIOUS_STATE_FILE = "state.previous.safetensors"
+DAMAGED_STATE_FILE = "state.damaged.safetensors"
 KIND = "training state"
 
 CHANGEABLE_FIELDS = {"steps", "eval_every", "checkpoint_every", "log_every"}
@@ -89,9 +91,17 @@ def save_state(trainer: Trainer, folder: Path) -> None:
     save_model(folder / MODEL_FILE, trained)
 
 
-def restore_state(trainer: Trainer, folder: Path) -> None:
-    """Continue from the last training state in a run's folder, or from the one before it if that is damaged."""
-    tensors, description = _read_newest(folder)
+def restore_state(trainer: Trainer, folder: Path) -> str | None:
+    """Continue from the last training state in a run's folder, or from the one before it if that is damaged.
+
+    Returns a line to say in that case.
+    """
+    team, damage = trainer.runtime.team, None
+    if team.is_first:
+        tensors, description, damage = _read_newest(folder)
+    team.wait()  # until then a good state may be on its way to its place
+    if not team.is_first:
+        tensors, description = read_tensors(folder / STATE_FILE, KIND)
     saved = RunConfig.from_dict(description["config"])  # with the defaults of fields that are newer than the run
     changed = changed_fields(saved.to_dict(), trainer.config.to_dict())
     if changed:
@@ -107,6 +117,7 @@ def restore_state(trainer: Trainer, folder: Path) -> None:
     trainer.step, trainer.seconds = description["step"], description["seconds"]
     trainer.finished = description["finished"] and trainer.step == trainer.config.train.steps
     trainer.load_state_tensors(tensors)
+    return damage
 
 
 def changed_fields(old: Any, new: Any, name: str = "") -> list[str]:
@@ -117,16 +128,23 @@ def changed_fields(old: Any, new: Any, name: str = "") -> list[str]:
     return [name] if old != new and name not in CHANGEABLE_FIELDS else []
 
 
-def _read_newest(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _read_newest(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], str | None]:
+    """The last good state in a folder, which takes the place of a damaged one, and a line that says so."""
     newest, previous = folder / STATE_FILE, folder / PREVIOUS_STATE_FILE
     try:
-        return read_tensors(newest, KIND)
-    except CheckpointError:
+        return *read_tensors(newest, KIND), None
+    except CheckpointError as error:
         if not previous.exists():
             raise
-        found = read_tensors(previous, KIND)
-        previous.replace(newest)  # else the next save would keep the damaged one and lose the good one
-        return found
+        damage = str(error)
+    try:
+        tensors, description = read_tensors(previous, KIND)
+    except CheckpointError as error:
+        raise CheckpointError(f"no training state is left to go on from: {damage}, and {error}") from None
+    if newest.exists():
+        newest.replace(folder / DAMAGED_STATE_FILE)
+    previous.replace(newest)  # else the next save would keep the damaged one and lose the good one
+    return tensors, description, f"{damage}; the state before it is used, of step {description['step']}"
 
 
 def _keep_previous(state: Path, previous: Path) -> None:

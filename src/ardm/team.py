@@ -5,7 +5,6 @@ depend on how many there are. Tensors travel by NCCL between GPUs and by Gloo be
 wait for a GPU, by Gloo always.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,9 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+from ardm.errors import ArdmError
+from ardm.launch import is_launched, num_launched
 
 T = TypeVar("T")
 
@@ -36,6 +38,10 @@ class Team:
         """Which of so many pieces of work are this process's."""
         return range(self.rank, count, self.size)
 
+    def has(self, number: int) -> bool:
+        """Whether a piece of work is this process's."""
+        return number % self.size == self.rank
+
     def agree(self, flag: bool) -> bool:
         """Whether any process says so."""
         if self.size == 1:
@@ -57,6 +63,27 @@ class Team:
         dist.all_gather_object(lists, list(values), group=self.control)
         return [value for part in lists for value in part]
 
+    def handed_out(self, values: Sequence[T] | None) -> T:
+        """This process's one of the values, one for each, that the first process gives."""
+        if self.size == 1:
+            assert values is not None
+            return values[0]
+        own: list[Any] = [None]
+        dist.scatter_object_list(own, None if values is None else list(values), src=0, group=self.control)
+        return own[0]
+
+    def collected(self, value: T) -> list[T]:
+        """What all processes have, for the first; nothing for the others."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] | None = [None] * self.size if self.is_first else None
+        dist.gather_object(value, values, dst=0, group=self.control)
+        return values or []
+
+    def in_order(self, pieces: Sequence[tuple[int, T]]) -> list[T]:
+        """The pieces of work of all processes, each of which comes with its number, by their numbers."""
+        return [piece for _, piece in sorted(self.everyones(pieces), key=lambda numbered: numbered[0])]
+
     def gathered(self, tensor: Tensor) -> Tensor:
         """The rows of all processes, those of the first one first; all must have as many."""
         if self.size == 1:
@@ -69,21 +96,6 @@ class Team:
 ALONE = Team()
 
 
-def num_launched() -> int:
-    """The processes that torchrun has started; 1 without it."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def is_launched() -> bool:
-    """Whether torchrun has started this process."""
-    return "WORLD_SIZE" in os.environ
-
-
-def local_device(kind: str) -> str:
-    """The device of this process, of those of its machine."""
-    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if kind == "cuda" else kind
-
-
 @contextmanager
 def joined_team(device: torch.device) -> Iterator[Team]:
     """The processes that torchrun has started; a team of one without it."""
@@ -92,8 +104,27 @@ def joined_team(device: torch.device) -> Iterator[Team]:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
         yield Team(dist.get_rank(), dist.get_world_size(), dist.new_group(backend="gloo"))
-    finally:
-        dist.destroy_process_group()
+    except RuntimeError as error:
+        if is_about_others(error):
+            raise LostProcessError(num_launched()) from error
+        raise
+    # Where this process has failed it leaves the group by ending: the others hear of it after it has spoken.
+    dist.destroy_process_group()
+
+
+class LostProcessError(ArdmError):
+    """Another process has ended before its work was done."""
+
+    def __init__(self, num_processes: int) -> None:
+        super().__init__(
+            f"another of the {num_processes} processes has ended, and the rest cannot go on without it; "
+            "a training goes on from its last checkpoint with --resume"
+        )
+
+
+def is_about_others(error: RuntimeError) -> bool:
+    """Whether an error says that another process cannot be reached."""
+    return isinstance(error, dist.DistError) or "gloo" in str(error).lower()

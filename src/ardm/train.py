@@ -10,6 +10,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from ardm.checkpoint import MODEL_FILE, save_model
 from ardm.errors import ArdmError
 from ardm.files import remove_leftovers, written_whole
 from ardm.metrics import Metrics, metrics_log
@@ -35,14 +36,19 @@ def run_training(
 ) -> None:
     """Train to the configured number of steps, or until `stop` says so; the state is saved either way.
 
-    A run that is finished already is left as it is. `on_profile` gives a function that is told of observations made.
+    Of a run that is finished already only the model is written again. `on_profile` gives a function that is told of
+    observations made.
     """
-    if trainer.finished:
-        return
     config, team, clock = trainer.config.train, trainer.runtime.team, Clock(trainer)
+    if trainer.finished:
+        trained = trainer.trained_model()
+        if team.is_first:
+            save_model(folder / MODEL_FILE, trained)  # a kill may have come before it, or damage since
+        return
     if team.is_first:
         prepare_folder(trainer, folder)
-    logging = metrics_log(folder, trainer.step) if team.is_first else nullcontext(unlogged)
+    is_evaluated = trainer.step < config.steps
+    logging = metrics_log(folder, trainer.step, is_evaluated=is_evaluated) if team.is_first else nullcontext(unlogged)
     with logging as log, trainer.runtime.deterministic():
 
         def log_evaluation(evaluation: Metrics) -> None:

@@ -181,10 +181,11 @@ class Trainer:
         items = self._eval_items if num_items is None else self._eval_items[spread(num_items, self.num_eval_items)]
         generator = torch.Generator(self.runtime.device).manual_seed(self.config.seed)
         how: Any = {"num_passes": num_passes, "batch_size": self.config.train.shard_size, "on_batch": on_batch}
+        how["team"] = self.runtime.team
         averaged = self.whole_average()
         with self.runtime.autocast():
             if isinstance(averaged, ARDM):
-                estimate: Estimate = bound(averaged, items, generator, **how, team=self.runtime.team)
+                estimate: Estimate = bound(averaged, items, generator, **how)
             else:
                 estimate = score(averaged, items, generator, **how)
         if isinstance(estimate, Bound):

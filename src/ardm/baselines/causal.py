@@ -23,6 +23,7 @@ from ardm.likelihood import Estimate, check_items, mean_bits
 from ardm.objective import Losses
 from ardm.orders import check_orders, random_orders
 from ardm.parametrizations import Parametrization
+from ardm.team import ALONE, Team
 
 
 @runtime_checkable
@@ -137,22 +138,26 @@ def score(
     num_passes: int = 1,
     batch_size: int = 64,
     on_batch: Callable[[int], None] = lambda num_items: None,
+    team: Team = ALONE,
 ) -> Estimate:
     """Bits for each variable: exact from left to right, else an unbiased estimate of the mean over random orders.
 
-    In each pass every item meets one order. Left to right there is nothing to draw, and one pass is all.
+    In each pass every item meets one order. Left to right there is nothing to draw, and one pass is all. A team shares
+    the batches out, and each of its processes has the result.
     """
     check_items(x, model.num_variables, model.num_classes)
     if num_passes < 1:
         raise ValueError(f"a score needs at least one pass, got {num_passes}")
     num_passes = num_passes if model.is_permuted else 1
-    total = torch.zeros(len(x), dtype=torch.float64, device=x.device)
-    for _ in range(num_passes):
-        for rows in torch.arange(len(x), device=x.device).split(batch_size):
-            total[rows] += model.losses(x[rows], generator).bits_per_dim
-            on_batch(len(rows))
+    batches = [rows for _ in range(num_passes) for rows in torch.arange(len(x), device=x.device).split(batch_size)]
+    own: list[tuple[int, Tensor]] = []
+    for number, rows in enumerate(batches):
+        order = model.draw_orders(len(rows), generator)  # all processes draw alike
+        if team.has(number):
+            own.append((number, model.bits(x[rows], order if model.is_permuted else None).double().cpu()))
+        on_batch(len(rows))
+    bits = torch.cat(team.in_order(own)).view(num_passes, len(x)).mean(0).to(x.device)
     estimator = f"mean over random orders, {num_passes} pass(es)" if model.is_permuted else "exact, left to right"
-    bits = total * (model.num_variables / num_passes)
     return mean_bits(bits, model.num_variables, estimator, is_exact=not model.is_permuted)
 
 

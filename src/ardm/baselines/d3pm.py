@@ -30,6 +30,7 @@ from ardm.likelihood import Estimate, check_items, mean_bits, stratified_half_wi
 from ardm.model import ARDM
 from ardm.objective import Losses, stratified_steps
 from ardm.parametrizations import DataParametrization
+from ardm.team import ALONE, Team
 
 
 class D3PM(nn.Module):
@@ -110,8 +111,11 @@ class D3PM(nn.Module):
         return self.losses_at(x, 1 + stratified_steps(len(x), self.process.num_steps, generator), generator)
 
     def losses_at(self, x: Int[Tensor, "B D"], step: Int[Tensor, "B"], generator: torch.Generator) -> Losses:
-        """The same from given steps. The cross-entropy is that of the variables that the noise has left unknown."""
-        xt = self.process.sample(x, step, generator)
+        """The same from given steps."""
+        return self.losses_of(x, self.process.sample(x, step, generator), step)
+
+    def losses_of(self, x: Int[Tensor, "B D"], xt: Int[Tensor, "B D"], step: Int[Tensor, "B"]) -> Losses:
+        """The same from given noise. The cross-entropy is that of the variables that the noise has left unknown."""
         log_x0 = self(xt, step)
         step_nats = self.process.step_nats(log_x0, x, xt, step).sum(1)
         nats = self.process.num_steps * step_nats + self.prior_nats(x)
@@ -137,20 +141,26 @@ def bound(
     num_passes: int = 1,
     batch_size: int = 64,
     on_batch: Callable[[int], None] = lambda num_items: None,
+    team: Team = ALONE,
 ) -> Estimate:
     """An unbiased estimate of the bound: in each pass every item meets one step, stratified over the items.
 
-    The interval counts only the spread that stratification leaves.
+    The interval counts only the spread that stratification leaves. A team shares the batches out, and each of its
+    processes has the result.
     """
     check_items(x, model.num_variables, model.num_classes)
     if num_passes < 1:
         raise ValueError(f"the bound needs at least one pass, got {num_passes}")
-    bits = torch.empty(num_passes, len(x), dtype=torch.float64, device=x.device)
     steps = torch.stack([1 + stratified_steps(len(x), model.process.num_steps, generator) for _ in range(num_passes)])
-    for number in range(num_passes):
-        for rows in torch.arange(len(x), device=x.device).split(batch_size):
-            bits[number, rows] = model.losses_at(x[rows], steps[number, rows], generator).bits_per_dim.double()
-            on_batch(len(rows))
+    places = torch.arange(num_passes * len(x), device=x.device).view(num_passes, len(x))
+    own: list[tuple[int, Tensor]] = []
+    for number, place in enumerate(batch for row in places for batch in row.split(batch_size)):
+        rows, step = place % len(x), steps.flatten()[place]
+        xt = model.process.sample(x[rows], step, generator)  # all processes draw alike
+        if team.has(number):
+            own.append((number, model.losses_of(x[rows], xt, step).bits_per_dim.double().cpu()))
+        on_batch(len(rows))
+    bits = torch.cat(team.in_order(own)).view(num_passes, len(x)).to(x.device)
     return Estimate(
         bits_per_dim=bits.mean().item(),
         half_width=stratified_half_width(bits, steps),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Int
@@ -16,6 +16,7 @@ from ardm.baselines.transformers import CausalTransformer, OATransformer
 from ardm.baselines.wavenet import CausalWaveNet
 from ardm.likelihood import Estimate
 from ardm.nn import NetworkConfig, PaperTransformerConfig, PaperUNetConfig, PaperWaveNetConfig, TransformerConfig
+from ardm.team import ALONE, Team
 
 Baseline = D3PM | Autoregressive
 """A model of a method other than ARDMs."""
@@ -112,11 +113,13 @@ def score(
     num_passes: int = 1,
     batch_size: int = 64,
     on_batch: Callable[[int], None] = lambda num_items: None,
+    team: Team = ALONE,
 ) -> Estimate:
     """Bits of items: the bound of a D3PM, the exact bits of an autoregressive model or their mean over orders."""
+    how: Any = {"num_passes": num_passes, "batch_size": batch_size, "on_batch": on_batch, "team": team}
     if isinstance(model, D3PM):
-        return d3pm.bound(model, x, generator, num_passes=num_passes, batch_size=batch_size, on_batch=on_batch)
-    return causal.score(model, x, generator, num_passes=num_passes, batch_size=batch_size, on_batch=on_batch)
+        return d3pm.bound(model, x, generator, **how)
+    return causal.score(model, x, generator, **how)
 
 
 def sample_chain(model: Baseline, num_items: int, generator: torch.Generator) -> Iterator[Int[Tensor, "B D"]]:

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64, Int
 from torch import Tensor
 
-from ardm.codec.items import ItemCodec
 from ardm.codec.windows import Canvas, Window, bundles, cut, num_bundles, num_windows, paste
 from ardm.orders import Shape
 
@@ -32,6 +32,8 @@ class Batching:
 
     batch_size: int | None = None
     """Rows that the network evaluates at once; None: as many as suit the device."""
+    num_processes: int = 1
+    """Processes that do so at a time."""
     on_start: OnBatch = ignore
     """Learns before the work how many rows it takes at most."""
     on_batch: OnBatch = ignore
@@ -47,11 +49,45 @@ class _Job:
     payload: bytes = b""
 
 
+@runtime_checkable
+class BundleCodec(Protocol):
+    """What codes bundles of items: an `ItemCodec`, or several processes."""
+
+    def encode_bundles(
+        self,
+        x: Int[Tensor, "N D"],
+        sizes: Sequence[int],
+        *,
+        given: Bool[Tensor, "N D"],
+        absent: Bool[Tensor, "N D"],
+        batch_size: int,
+        on_batch: OnBatch,
+    ) -> list[bytes]:
+        """The payload of each bundle."""
+
+    def salvage_bundles(
+        self,
+        payloads: Sequence[bytes],
+        sizes: Sequence[int],
+        *,
+        known: Int[Tensor, "N D"],
+        given: Bool[Tensor, "N D"],
+        absent: Bool[Tensor, "N D"],
+        batch_size: int,
+        on_batch: OnBatch,
+    ) -> tuple[Int[Tensor, "N D"], dict[int, str]]:
+        """The items, and what is wrong with damaged bundles."""
+
+    @property
+    def measure_variables(self) -> Callable[..., Float64[np.ndarray, "N D"]]:
+        """See `ItemCodec.measure_variables`."""
+
+
 class CanvasCodec:
     """Codes canvases with a codec of items."""
 
     def __init__(
-        self, items: ItemCodec, shape: Shape, num_calls: int, batching: Batching, device: torch.device
+        self, items: BundleCodec, shape: Shape, num_calls: int, batching: Batching, device: torch.device
     ) -> None:
         """`num_calls` is what an item takes at most."""
         self._items, self._shape, self._num_calls, self._batching = items, shape, num_calls, batching
@@ -130,7 +166,7 @@ class CanvasCodec:
         self._batching.on_start(count * self._num_calls)
 
     def _slabs(self, jobs: Iterable[_Job]) -> Iterator[list[_Job]]:
-        most = max(self._batch_size, SLAB_VARIABLES // math.prod(self._shape))
+        most = self._batching.num_processes * max(self._batch_size, SLAB_VARIABLES // math.prod(self._shape))
         slab: list[_Job] = []
         num_held = 0
         for job in jobs:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from ardm.errors import UsageError
+from ardm.launch import launched_rank
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +37,13 @@ SECONDS_A_LINE = 30
 
 @contextmanager
 def progress(title: str, total: int, opening: str | None = None) -> Iterator[Callable[[int], None]]:
-    """A function that advances a progress bar on stderr; without a terminal there are the opening and lines instead."""
+    """A function that advances a progress bar on stderr; without a terminal there are the opening and lines instead.
+
+    Of several processes the first one shows how far it is.
+    """
+    if launched_rank():
+        yield lambda count: None
+        return
     from rich.console import Console
     from rich.progress import Progress
 

@@ -1,7 +1,7 @@
 """ardm compress and ardm decompress."""
 
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ardm.compression.modelled import ContentCodec
     from ardm.compression.outcomes import Done, Outcome
     from ardm.compression.restoring import Destination
+    from ardm.compression.sharing import Crew
     from ardm.compression.sources import Source
 
 SINGLE_SUFFIX, ARCHIVE_SUFFIX = ".ardm", ".ardma"
@@ -66,27 +67,32 @@ class Compress:
     def run(self) -> None:
         """Compress, and print what became of each file."""
         self._check()
+        outcome = led(self.device, self._outcome)
+        if outcome is not None:
+            report(outcome, COMPRESSED, as_json=self.json)
+
+    def _outcome(self, crew: "Crew") -> "Outcome":
         from ardm.compression.outcomes import Outcome, joined
 
         refused = Outcome()
-        groups = self._sources_by_codec(refused)
+        groups = self._sources_by_codec(crew, refused)
         self._check_sources([source for _, sources in groups for source in sources])
-        with batches("compressing", self.batch_size) as batching:
-            outcome = joined([*(self._compress(codec, sources, batching) for codec, sources in groups), refused])
-        report(outcome, COMPRESSED, as_json=self.json)
+        with batches("compressing", self.batch_size, crew) as batching:
+            return joined([*(self._compress(codec, sources, batching) for codec, sources in groups), refused])
 
-    def _sources_by_codec(self, refused: "Outcome") -> "list[tuple[ContentCodec, list[Source]]]":
+    def _sources_by_codec(self, crew: "Crew", refused: "Outcome") -> "list[tuple[ContentCodec, list[Source]]]":
         """What each model is to compress; what no model is for is noted as refused."""
         from ardm.compression.sources import find_sources, left_out
 
         own = (SINGLE_SUFFIX, ARCHIVE_SUFFIX)
         if self.model is not None:
-            codec = load_codec(self.model, self.device)
+            codec = crew.codec(self.model)
             suffixes: Collection[str] = codec.layout.suffixes
             groups = [(codec, find_sources(self.files, suffixes, without=own))]
         else:
             suffixes = {suffix for group in boxed_suffixes().values() for suffix in group}
-            groups = self._sources_by_boxed_codec(find_sources(self.files, suffixes, without=own), refused)
+            sources = find_sources(self.files, suffixes, without=own)
+            groups = self._sources_by_boxed_codec(crew, sources, refused)
         if others := left_out(self.files, suffixes, without=own):
             refused.notes.append(
                 f"left out for their suffixes: {shortened(list(map(str, others)))}; files that are named are taken"
@@ -94,7 +100,7 @@ class Compress:
         return groups
 
     def _sources_by_boxed_codec(
-        self, sources: "list[Source]", refused: "Outcome"
+        self, crew: "Crew", sources: "list[Source]", refused: "Outcome"
     ) -> "list[tuple[ContentCodec, list[Source]]]":
         """The same for the models in the box, one for each medium."""
         from ardm import pretrained
@@ -107,7 +113,7 @@ class Compress:
         for name in [name for name in groups if name not in pretrained.box()]:
             for source in groups.pop(name):
                 refused.fail(source.path, CheckpointError(f"the box has no model {name}; give one with --model"))
-        return [(load_codec(pretrained.find_boxed(name), self.device), own) for name, own in groups.items()]
+        return [(crew.codec(pretrained.find_boxed(name)), own) for name, own in groups.items()]
 
     def _check_sources(self, sources: "list[Source]") -> None:
         from ardm.compression.sources import check_names
@@ -198,17 +204,21 @@ class Decompress:
         models, files = self._models_and_files()
         if not files:
             raise UsageError("give the files to restore")
+        outcome = led(self.device, lambda crew: self._outcome(crew, models, files))
+        if outcome is not None:
+            report(outcome, RESTORED, as_json=self.json)
+
+    def _outcome(self, crew: "Crew", models: list[Path], files: list[str]) -> "Outcome":
         from ardm.compression.restoring import Restorer
         from ardm.compression.sources import find_sources
 
         sources = find_sources(files, (SINGLE_SUFFIX, ARCHIVE_SUFFIX), folder_names=False)
         destination = self._destination(sources)
         self._check(destination, sources)
-        codecs = [load_codec(model, self.device) for model in models]
-        with batches("restoring", self.batch_size) as batching:
+        codecs = [crew.codec(model) for model in models]
+        with batches("restoring", self.batch_size, crew) as batching:
             restorer = Restorer(codecs=codecs, batching=batching, destination=destination)
-            outcome = restorer.restore(sources, self.entry)
-        report(outcome, RESTORED, as_json=self.json)
+            return restorer.restore(sources, self.entry)
 
     def _models_and_files(self) -> tuple[list[Path], list[str]]:
         """What `--model A B FILE` means: the first is a model, and so are those after it up to one that is none."""
@@ -271,8 +281,20 @@ def load_codec(path: Path, device: str | None) -> "ContentCodec":
     return ContentCodec(trained)
 
 
+def led(device: str | None, outcome: "Callable[[Crew], Outcome]") -> "Outcome | None":
+    """What the first process makes of it, with the help of the others that torchrun has started; None in those."""
+    from ardm.compression.sharing import Crew
+    from ardm.runtime import Runtime
+    from ardm.team import joined_team
+
+    with joined_team(Runtime.choose(device).device) as team:
+        crew = Crew(team, lambda path: load_codec(path, device))
+        with crew.at_work() as is_leader:
+            return outcome(crew) if is_leader else None
+
+
 @contextmanager
-def batches(title: str, batch_size: int | None) -> "Iterator[Batching]":
+def batches(title: str, batch_size: int | None, crew: "Crew") -> "Iterator[Batching]":
     """Batches with a progress bar on stderr, shown on a terminal only, whose end moves as work is found."""
     from rich.console import Console
     from rich.progress import Progress
@@ -285,7 +307,12 @@ def batches(title: str, batch_size: int | None) -> "Iterator[Batching]":
         def on_start(count: int) -> None:
             bar.update(task, total=(bar.tasks[0].total or 0) + count)
 
-        yield Batching(batch_size=batch_size, on_start=on_start, on_batch=lambda count: bar.advance(task, count))
+        yield Batching(
+            batch_size=batch_size,
+            num_processes=crew.team.size,
+            on_start=on_start,
+            on_batch=lambda count: bar.advance(task, count),
+        )
 
 
 def report(outcome: "Outcome", columns: tuple[str, ...], *, as_json: bool) -> None:

@@ -97,7 +97,7 @@ class Evaluate:
             if baseline is None:
                 estimate = self._estimate(cast("TrainedModel", trained), x, generator, team)
             else:
-                estimate = self._baseline_estimate(baseline, x, generator)
+                estimate = self._baseline_estimate(baseline, x, generator, team)
         if not team.is_first:
             return
         if self.json:
@@ -123,11 +123,14 @@ class Evaluate:
             )
         return baseline
 
-    def _baseline_estimate(self, model: "Baseline", x: "Tensor", generator: "torch.Generator") -> "Estimate":
+    def _baseline_estimate(
+        self, model: "Baseline", x: "Tensor", generator: "torch.Generator", team: "Team"
+    ) -> "Estimate":
         from ardm.baselines.methods import score
 
         with progress("bits", self.passes * len(x)) as advance:
-            return score(model, x, generator, num_passes=self.passes, batch_size=self.batch_size, on_batch=advance)
+            how: Any = {"num_passes": self.passes, "batch_size": self.batch_size, "on_batch": advance}
+            return score(model, x, generator, **how, team=team)
 
     def _check_profile(self) -> None:
         if self.profile is None:

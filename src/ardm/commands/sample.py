@@ -139,8 +139,8 @@ class SamplerFlags:
                     states += [state()[:, :length].cpu().numpy()] if call in shown else []
                     advance(1)
                 drawn.append((batch, states))
-        drawn = sorted(team.everyones(drawn), key=lambda pair: pair[0])
-        chains = [[state[i] for state in states] for batch, states in drawn for i in range(sizes[batch])]
+        by_batch = zip(sizes, team.in_order(drawn), strict=True)
+        chains = [[state[i] for state in states] for size, states in by_batch for i in range(size)]
         samples = Samples(chains=chains, shape=shape, calls=[call + 1 for call in shown], is_chain=self.chain)
         if team.is_first:
             medium.write(samples, self.output, as_json=self.json)

@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
@@ -36,6 +37,8 @@ PresetName = Literal[
     "sc09-small",
     "audio",
 ]
+SECONDS_OF_A_SIGNAL = 1.0
+"""How long the same signal may come again by another way."""
 MethodName = Literal["ardm", "d3pm-absorbing", "d3pm-uniform", "d3pm-gaussian", "permuted", "causal"]
 
 
@@ -139,8 +142,9 @@ class Train:
         require_positive(minutes=self.minutes)
         if self.data.is_dir() and self.out.resolve().is_relative_to(self.data.resolve()):
             raise UsageError(f"--out {self.out} lies inside --data {self.data} and would become part of the data")
+        from ardm.launch import is_launched
         from ardm.runtime import Runtime
-        from ardm.team import is_launched, joined_team
+        from ardm.team import joined_team
 
         runtime = Runtime.choose(self.device, compile=not self.no_compile)
         if self.fsdp and not is_launched():
@@ -152,6 +156,7 @@ class Train:
         from ardm.checkpoint import load_model
         from ardm.files import locked
         from ardm.media import load_corpus
+        from ardm.metrics import put_metrics_aside
         from ardm.state import holds_a_run, restore_state, write_data_path
         from ardm.trainer import Trainer
 
@@ -164,8 +169,11 @@ class Train:
         team.wait()  # until then nobody writes
         with locked(self.out) if team.is_first else nullcontext():
             if started:
-                restore_state(trainer, self.out)
+                if damage := restore_state(trainer, self.out):
+                    say(team, damage)
                 say(team, f"resumed at step {trainer.step} of {config.train.steps}")
+            elif team.is_first and (aside := put_metrics_aside(self.out)):
+                say(team, f"no training state is left in {self.out}, so a new run begins; old metrics are in {aside}")
             if team.is_first:
                 write_data_path(self.out, self.data)
             say(team, describe(trainer))
@@ -241,8 +249,8 @@ class Train:
         rates = ("learning_rate", "muon_rate", "weight_decay", "cross_entropy_weight", "warmup_steps")
         intervals = ("eval_every", "checkpoint_every", "log_every")
         names = ("steps", "batch_size", *rates, "order", "order_fraction", "order_share", *intervals)
+        from ardm.launch import num_launched
         from ardm.state import read_config
-        from ardm.team import num_launched
 
         if self.cross_entropy_weight is not None and not method.has_cross_entropy:
             raise ValueError(f"the method {method.name} has no cross-entropy beside its bits: leave out its weight")
@@ -278,20 +286,23 @@ def say(team: "Team", line: str) -> None:
 
 def run_with_progress(trainer: "Trainer", folder: Path, minutes: float | None) -> None:
     """Train with a progress bar or, where there is no terminal, a line for each evaluation."""
-    import time
-
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from ardm.launch import is_orphaned
     from ardm.train import run_training
 
-    is_first = trainer.runtime.team.is_first
+    team = trainer.runtime.team
+    is_first = team.is_first
     deadline = None if minutes is None else time.monotonic() + 60 * minutes - trainer.seconds
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True, quiet=not is_first)
     hidden = not is_first or not sys.stderr.isatty()
     with interrupts() as interrupted, Progress(*columns, console=console, disable=hidden) as bar:
         task = bar.add_task("training", total=trainer.config.train.steps, completed=trainer.step)
+
+        def must_leave() -> bool:
+            return bool(interrupted) or is_orphaned()
 
         def on_metrics(metrics: dict[str, Any]) -> None:
             if "bits" in metrics:
@@ -309,12 +320,13 @@ def run_with_progress(trainer: "Trainer", folder: Path, minutes: float | None) -
         run_training(
             trainer,
             folder,
-            stop=lambda: bool(interrupted) or (deadline is not None and time.monotonic() > deadline),
+            stop=lambda: must_leave() or (deadline is not None and time.monotonic() > deadline),
             on_metrics=on_metrics,
             on_step=lambda step: bar.update(task, completed=step),
             on_profile=on_profile,
         )
-    if interrupted and not trainer.finished:
+        left = team.agree(must_leave())
+    if left and not trainer.finished:
         raise ArdmError(f"stopped at step {trainer.step}, which is saved in {folder}; --resume goes on")
     if is_first:
         print(f"{'done' if trainer.finished else 'stopped'} at step {trainer.step}: {folder}")
@@ -348,18 +360,22 @@ def profile_line(what: str, num_observations: int) -> str:
 
 
 @contextmanager
-def interrupts() -> Iterator[list[int]]:
-    """A list that a first SIGINT or SIGTERM is put into, to stop between two steps; a second one interrupts at once."""
-    received: list[int] = []
+def interrupts() -> Iterator[list[float]]:
+    """A list that a first SIGINT or SIGTERM is put into, to stop between two steps; a later one interrupts at once.
+
+    A launcher, a terminal and a scheduler may all pass on the same one: what follows within a second is no other, and
+    what follows when all is saved is ignored.
+    """
+    received: list[float] = []
 
     def handle(number: int, frame: Any) -> None:
-        if received:
+        if received and time.monotonic() > received[0] + SECONDS_OF_A_SIGNAL:
             raise KeyboardInterrupt
-        received.append(number)
+        received.append(time.monotonic())
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield received
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if received else handler)

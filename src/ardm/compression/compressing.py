@@ -80,7 +80,8 @@ class Compressor:
         return outcome
 
     def _groups(self, sources: Iterable[Source], outcome: Outcome) -> "Iterator[list[_Packed]]":
-        for group in grouped(self._contents(sources, outcome), lambda pair: len(pair[1].raw)):
+        contents, num_processes = self._contents(sources, outcome), self.batching.num_processes
+        for group in grouped(contents, lambda pair: len(pair[1].raw), num_processes):
             start = time.perf_counter()
             entries = self.codec.encode([content for _, content in group], self.options, self.batching)
             seconds = time.perf_counter() - start
@@ -126,7 +127,7 @@ class Compressor:
     def _verify_archive(self, file: io.BufferedRandom, digests: Mapping[str, bytes]) -> None:
         reader, models = ArchiveReader(file), ModelsAtHand([self.codec])
         entries = ((name, reader.read(name)) for name in digests)
-        for group in grouped(entries, lambda pair: pair[1].fields.content_bytes):
+        for group in grouped(entries, lambda pair: pair[1].fields.content_bytes, self.batching.num_processes):
             restored = models.decode([entry for _, entry in group], self.batching)
             for (name, _), one in zip(group, restored, strict=True):
                 if not isinstance(one, Content) or one.digest != digests[name]:

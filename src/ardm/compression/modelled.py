@@ -1,13 +1,13 @@
 """Contents to entries and back with exact models: many at once, in common batches."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float64
 
 from ardm.checkpoint import TrainedModel
-from ardm.codec.canvases import Batching, CanvasCodec
+from ardm.codec.canvases import Batching, BundleCodec, CanvasCodec
 from ardm.codec.items import ItemCodec
 from ardm.codec.plan import orders_and_schedule
 from ardm.codec.windows import Canvas, num_bundles
@@ -24,6 +24,8 @@ from ardm.schedule import Schedule
 MOST_ITEM_CODECS = 16
 Restored = Content | ArdmError
 """A content, or why there is none."""
+ShareItems = Callable[[ItemCodec, Options], BundleCodec]
+"""What shares the work of a codec of items for some options with others."""
 
 
 class ContentCodec:
@@ -37,6 +39,11 @@ class ContentCodec:
         self._exact, self._model, self._shape = trained.exact, trained.model, trained.model.shape
         self._device = next(trained.exact.network.buffers()).device
         self._item_codecs: dict[Options, ItemCodec] = {}
+        self._shared: ShareItems = lambda items, options: items
+
+    def share_items(self, shared: "ShareItems") -> None:
+        """Have bundles coded by what a function makes of the codec of items for some options."""
+        self._shared = shared
 
     def options(self, num_calls: int | None = None, order: OrderChoice | None = None) -> Options:
         """The model's own options, or the richest schedule within a number of calls and another order."""
@@ -143,16 +150,22 @@ class ContentCodec:
         return Content(fields=fields, raw=raw)
 
     def _canvas_codec(self, options: Options, batching: Batching) -> CanvasCodec:
-        schedule, items = self._schedule(options), self._item_codecs.get(options)
+        items, schedule = self._shared(self.item_codec(options), options), self._schedule(options)
+        return CanvasCodec(items, self._shape, schedule.num_calls, batching, self._device)
+
+    def item_codec(self, options: Options) -> ItemCodec:
+        """The codec of items for some options."""
+        items = self._item_codecs.get(options)
         if items is None:
             if len(self._item_codecs) >= MOST_ITEM_CODECS:
                 self._item_codecs.clear()  # an archive may name another seed for every entry
-            items = self._item_codecs[options] = self._item_codec(options, schedule)
-        return CanvasCodec(items, self._shape, schedule.num_calls, batching, self._device)
+            items = self._item_codecs[options] = self._new_item_codec(options)
+        return items
 
-    def _item_codec(self, options: Options, schedule: Schedule) -> ItemCodec:
+    def _new_item_codec(self, options: Options) -> ItemCodec:
         network, parametrization = self._exact.network, self._model.parametrization
-        coding = orders_and_schedule(options.order or self._exact.coding.order, self._shape, schedule)
+        order, schedule = options.order or self._exact.coding.order, self._schedule(options)
+        coding = orders_and_schedule(order, self._shape, schedule)
         return ItemCodec(network, parametrization, self._shape, *coding, device=self._device)
 
     def _schedule(self, options: Options) -> Schedule:

@@ -99,14 +99,14 @@ def length_notes(done: Sequence[Done]) -> list[str]:
     return [f"{which} got longer: {after:,} bytes instead of {before:,}"]
 
 
-def grouped(things: Iterable[T], num_bytes: Callable[[T], int]) -> Iterator[list[T]]:
-    """The things in turn, in groups of limited size."""
+def grouped(things: Iterable[T], num_bytes: Callable[[T], int], num_processes: int = 1) -> Iterator[list[T]]:
+    """The things in turn, in groups of a size that is limited for each process."""
     group: list[T] = []
     total = 0
     for thing in things:
         group.append(thing)
         total += num_bytes(thing)
-        if total >= GROUP_BYTES or len(group) >= GROUP_SIZE:
+        if total >= num_processes * GROUP_BYTES or len(group) >= num_processes * GROUP_SIZE:
             yield group
             group, total = [], 0
     if group:

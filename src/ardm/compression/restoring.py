@@ -57,7 +57,7 @@ class Restorer:
         outcome = Outcome()
         taken: dict[str, list[Path]] = {}
         wanted = (one for one in self._found(sources, entries, outcome) if self._is_free(one, outcome))
-        for group in grouped(wanted, lambda one: one.entry.fields.content_bytes):
+        for group in grouped(wanted, lambda one: one.entry.fields.content_bytes, self.batching.num_processes):
             start = time.perf_counter()
             restored = self.models.decode([one.entry for one in group], self.batching)
             seconds = time.perf_counter() - start

@@ -1,0 +1,152 @@
+"""What the processes of a team share beside training: the same answers and bytes as of one process."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from ardm.baselines.methods import score
+from ardm.checkpoint import save_model
+from ardm.cli import main
+from ardm.compression.sharing import even_ranges
+from ardm.data.sound_files import wav_file
+from ardm.team import Team
+from ardm.trainer import Trainer
+from invoke import fails, output
+from launched import Forked
+from test_methods import CASES, CPU, corpus_of
+from tiny_exact import ALPHABET, SAMPLE_RATE, tiny_exact
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreadTeam(Team):
+    """Threads in the place of processes."""
+
+    barrier: threading.Barrier
+    lists: list[list] = field(default_factory=list)
+
+    def everyones(self, values):
+        self.lists[self.rank] = list(values)
+        self.barrier.wait(60)
+        return [value for part in self.lists for value in part]
+
+
+def thread_teams(size: int) -> list[ThreadTeam]:
+    barrier, lists = threading.Barrier(size), [[] for _ in range(size)]
+    return [ThreadTeam(rank=rank, size=size, barrier=barrier, lists=lists) for rank in range(size)]
+
+
+@pytest.mark.parametrize("case", ["d3pm-absorbing", "d3pm-uniform", "permuted", "causal", "images, gaussian"])
+def test_a_team_scores_baselines_as_one(case, tmp_path):
+    config = CASES[case]()
+    trainer = Trainer(config, corpus_of(config, tmp_path), CPU)
+    x = trainer._eval_items.repeat(3, 1)
+    calls: list[list[int]] = [[] for _ in range(4)]
+
+    def scored(**how):
+        rank = how["team"].rank + 1 if "team" in how else 0
+        generator = torch.Generator().manual_seed(1)
+        how |= {"num_passes": 2, "batch_size": 4, "on_batch": calls[rank].append}
+        return score(trainer.averaged, x, generator, **how)
+
+    alone = scored()
+    with ThreadPoolExecutor(3) as pool:
+        together = list(pool.map(lambda team: scored(team=team), thread_teams(3)))
+    assert together == [alone] * 3
+    assert calls[0] == calls[1] == calls[2] == calls[3]
+
+
+@given(st.lists(st.integers(1, 9), max_size=40), st.integers(1, 9))
+def test_parts_are_even(sizes, count):
+    parts = even_ranges(sizes, count)
+    assert len(parts) == count
+    assert [place for part in parts for place in part] == list(range(len(sizes)))
+    shares = [sum(sizes[place] for place in part) for part in parts]
+    assert max(shares, default=0) <= sum(sizes) / count + max(sizes, default=0)
+
+
+def make_files(folder: Path, kind: str) -> None:
+    """Files that the tiny model of a kind codes, and one that is none."""
+    draw = np.random.default_rng(0)
+    (folder / "below").mkdir(parents=True)
+    for number in range(5):
+        place = folder / ("below" if number % 2 else "") / f"file{number}"
+        if kind == "grey":
+            Image.fromarray(draw.integers(100, 104, (9 + 5 * number, 20), dtype=np.uint8)).save(f"{place}.png")
+        elif kind == "sound":
+            sound = draw.integers(-9, 9, 30 * number + 5).astype("<i2")
+            place.with_suffix(".wav").write_bytes(wav_file(sound[:, None], SAMPLE_RATE))
+        else:
+            text = "".join(draw.choice(list(ALPHABET[:4]), 100 * number + 9))
+            place.with_suffix(".txt").write_text(text, encoding="utf-8")
+    bad = {"grey": "bad.png", "sound": "bad.wav", "text": "bad.txt"}[kind]
+    (folder / bad).write_bytes(b"\xff\xfe\xfd")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
+
+
+def without_seconds(table: str) -> list[list[str]]:
+    return [line.split()[:-1] for line in table.splitlines()]
+
+
+@pytest.mark.parametrize("kind", ["grey", "text"])
+def test_two_processes_compress_and_restore_as_one(kind, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    make_files(tmp_path / "files", kind)
+    save_model(tmp_path / "a.model", tiny_exact(kind))
+    how = ["--model", "a.model", "--batch-size", "7"]
+    assert main(["compress", "files", *how, "-o", "one"]) == 1
+    alone = capsys.readouterr()
+    ended = Forked.start(["compress", "files", *how, "-o", "two"], 2).end()
+    assert contents(tmp_path / "one") == contents(tmp_path / "two") != {}
+    assert (ended.status, ended.said) == (1, alone.err)
+    assert without_seconds(ended.output) == without_seconds(alone.out)
+    first = next((tmp_path / "two").rglob("*.ardm"))
+    first.write_bytes(first.read_bytes()[:-1])
+    assert main(["decompress", "two", *how, "-o", "back one"]) == 1
+    alone = capsys.readouterr()
+    ended = Forked.start(["decompress", "two", *how, "-o", "back two"], 2).end()
+    assert contents(tmp_path / "back one") == contents(tmp_path / "back two") != {}
+    assert (ended.status, ended.said) == (1, alone.err)
+
+
+def test_three_processes_make_the_same_archive(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    make_files(tmp_path / "files", "sound")
+    save_model(tmp_path / "a.model", tiny_exact("sound"))
+    words = ["compress", "files", "--model", "a.model", "-o"]
+    assert main([*words, "one.ardma"]) == 1
+    capsys.readouterr()
+    ended = Forked.start([*words, "three.ardma"], 3).end()
+    assert ended.line.startswith("ardm: files/bad.wav is neither a WAV nor a FLAC file")
+    assert Path("one.ardma").read_bytes() == Path("three.ardma").read_bytes()
+    output(capsys, ["decompress", "three.ardma", "--model", "a.model", "-o", "one"])
+    ended = Forked.start(["decompress", "three.ardma", "--model", "a.model", "-o", "three"], 3).end()
+    assert ended.status == 0
+    assert contents(tmp_path / "one") == contents(tmp_path / "three") != {}
+    # What the first process finds wrong ends all, with its one line.
+    ended = Forked.start(["decompress", "three.ardma", "--model", "files/bad.wav", "-o", "three"], 3).end()
+    assert ended.status == 1
+    assert ended.line.startswith("ardm: ")
+
+
+def test_other_commands_are_for_one_process(monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr("ardm.cli.claim_last_word", lambda: True)
+    for command in (
+        ["models"],
+        ["export", "run", "-o", "a.model"],
+        ["plan", "run", "--calls", "3"],
+        ["serve", "a.model"],
+    ):
+        line = f"ardm: ardm {command[0]} is for one process: start it without torchrun\n"
+        assert fails(capsys, command) == (2, line)
