@@ -68,7 +68,7 @@ def enwik9() -> Plan:
         config=replace(PRESETS["text8"](), data=data, network=network),
         num_items=10**9 // 512,
         epochs=100,
-        share=0.55,
+        share=0.40,
         bytes_a_unit=34,
         file_bytes=10**9,
     )

@@ -2,7 +2,7 @@
 
 A FAULT is full:RANK:NAME:COUNT (the disk is full when a file of that name is written for the so-manieth time),
 kill:RANK:NAME:COUNT (the process is killed then), limit:RANK:BYTES (the system lets no file grow larger),
-nan:RANK:STEP (its loss is NaN at that step) or none.
+nan:RANK:STEP (its loss is NaN at that step), term:RANK:STEP (SIGTERM comes twice in that step) or none.
 """
 
 import errno
@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -37,17 +38,25 @@ def fsync_with(act: Callable[[], None], name: str, count: int) -> Callable[[int]
     return faulty
 
 
-def lose_number(step: int) -> None:
-    """Make the loss of a step, counted from 1, NaN."""
+def lose_number(losses):
+    """Losses that are NaN."""
+    return replace(losses, bits_per_dim=losses.bits_per_dim * float("nan"))
+
+
+def terminate(losses):
+    """Ask this process to end, and once more, as a scheduler and a launcher do."""
+    for _ in range(2):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.02)
+    return losses
+
+
+def change_step(act: Callable, step: int) -> None:
+    """Let something happen to the losses of a step, counted from 1."""
     from ardm import trainer
 
     right, calls = trainer.sample_step_loss, itertools.count(1)
-
-    def wrong(*arguments):
-        losses = right(*arguments)
-        return replace(losses, bits_per_dim=losses.bits_per_dim * float("nan")) if next(calls) == step else losses
-
-    trainer.sample_step_loss = wrong
+    trainer.sample_step_loss = lambda *arguments: (act if next(calls) == step else lambda x: x)(right(*arguments))
 
 
 def introduce(fault: str) -> None:
@@ -57,8 +66,8 @@ def introduce(fault: str) -> None:
     kind, rank, *where = fault.split(":")
     if os.environ.get("RANK", "0") != rank:
         return
-    if kind == "nan":
-        lose_number(int(where[0]))
+    if kind in ("nan", "term"):
+        change_step({"nan": lose_number, "term": terminate}[kind], int(where[0]))
     elif kind == "limit":
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(where[0]), resource.RLIM_INFINITY))
     else:

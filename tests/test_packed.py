@@ -121,7 +121,7 @@ def test_runs_are_written_and_read_in_any_pieces(tmp_path):
         assert {shard.num_bytes for shard in shards[:-1]} <= {max(shard_bytes // 2, 1) * 2}
         run = Run(folder, shards, "<i2")
         assert len(run) == 100
-        for start, stop in ((0, 100), (0, 0), (6, 7), (6, 8), (13, 50), (99, 100)):
+        for start, stop in ((0, 100), (0, 0), (6, 7), (6, 8), (13, 50), (99, 100), (100, 100)):
             assert np.array_equal(run.span(start, stop), values[start:stop])
 
 
@@ -277,6 +277,18 @@ def test_a_flipped_bit_is_found_by_the_check(folder, capsys):
         check_pack(pack)
     status, error = fails(capsys, ["data", "packed", "--root", str(folder)])
     assert (status, "values-00003.ardmpack is damaged" in error) == (1, True)
+
+
+def test_a_class_that_does_not_exist_is_told_when_it_is_read(tmp_path):
+    (tmp_path / "text.txt").write_text("abc" * 100)
+    folder = packed(TextData(kind="characters", num_variables=5), tmp_path / "text.txt", tmp_path / "packed")
+    for shard in folder.glob("values-*"):
+        shard.write_bytes(bytes([77]) * shard.stat().st_size)
+    corpus = PackedText(pack=open_pack(folder))
+    with pytest.raises(DataError, match=r"is damaged: it has a class 77 of 3; ardm data packed --root .* says in"):
+        corpus.sampler((5,), DEVICE).draw(2, torch.Generator())
+    with pytest.raises(DataError, match="is damaged"):
+        corpus.items("test", (5,))[:]
 
 
 def test_any_change_of_the_description_is_noticed(folder):

@@ -92,6 +92,15 @@ def test_a_run_moves_between_numbers_of_processes(tmp_path):
     assert_alike(tmp_path / "one", tmp_path / "moved")
 
 
+def test_a_run_begun_by_one_process_goes_on_in_two_with_other_shards(tmp_path):
+    assert main(arguments(tmp_path / "run", "--steps", "2")) == 0
+    refused = train_in_two(tmp_path / "run", "--steps", "4", "--resume")
+    assert refused.stderr.count("2 processes cannot share 1 shards of a batch evenly: give --shards 2") == 1
+    output = train_in_two(tmp_path / "run", "--steps", "4", "--resume", "--shards", "2")
+    assert output.returncode == 0, output.stderr
+    assert main(arguments(tmp_path / "run", "--steps", "5", "--resume", "--shards", "1")) == 0
+
+
 def test_a_run_moves_to_processes_that_share_weights_out_and_back(tmp_path):
     for folder in (tmp_path / "one", tmp_path / "moved"):
         train_in_one(folder, "--steps", "3", *LOGGED)

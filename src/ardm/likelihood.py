@@ -87,7 +87,7 @@ def bound(
     losses: list[tuple[int, StepLoss]] = []
     for number, corrupted in enumerate(_batches(model, x, generator, num_passes, batch_size)):
         if team.has(number):
-            losses.append((number, step_loss(model, corrupted).to("cpu")))
+            losses.append((number, team.sendable(step_loss(model, corrupted))))
         on_batch(len(corrupted.t))
     profile = Profile.empty(model.num_stages, model.num_variables, x.device)
     steps, values = [], []

@@ -1,7 +1,8 @@
-"""Weights that the processes of a team share out among themselves (FSDP2), for models that one device cannot hold.
+"""Weights that the processes of a team share out among themselves (FSDP2), where training does not fit one device.
 
 Each process keeps a piece of every parameter, of its gradient, momenta and average; a block's whole weights are there
-only while it computes. What a run saves is whole tensors, so it does not depend on how weights were kept.
+only while it computes, those of the average while it is evaluated or saved, and the matrices of one shape in Muon.
+What a run saves is whole tensors, so it does not depend on how weights were kept.
 """
 
 from collections.abc import Iterable

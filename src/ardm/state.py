@@ -30,8 +30,8 @@ PREVIOUS_STATE_FILE = "state.previous.safetensors"
 DAMAGED_STATE_FILE = "state.damaged.safetensors"
 KIND = "training state"
 
-CHANGEABLE_FIELDS = {"steps", "eval_every", "checkpoint_every", "log_every"}
-"""Fields of the configuration that a resumed run may change."""
+CHANGEABLE_FIELDS = {"steps", "eval_every", "checkpoint_every", "log_every", "num_shards"}
+"""Fields of the configuration that a resumed run may change; with other shards its draws are others from then on."""
 FIELD_WORDS = {"name": "method", "num_steps": "number of diffusion steps"}
 """What fields are called where their names alone say too little."""
 
@@ -108,7 +108,7 @@ def restore_state(trainer: Trainer, folder: Path) -> str | None:
         words = ", ".join(FIELD_WORDS.get(name, name) for name in changed)
         raise CheckpointError(
             f"the run in {folder} was started with another {words}; resume it with the same flags "
-            "(only steps and intervals may change)"
+            "(only steps, intervals and shards may change)"
         )
     if description["data_fingerprint"] != trainer.corpus.fingerprint:
         raise CheckpointError(f"the run in {folder} was trained on other data; give it the same data")

@@ -8,6 +8,7 @@ wait for a GPU, by Gloo always.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
@@ -18,6 +19,8 @@ from ardm.errors import ArdmError
 from ardm.launch import is_launched, num_launched
 
 T = TypeVar("T")
+PATIENCE = timedelta(days=7)
+"""How long a process waits for work or for a decision; a process that has died is noticed at once all the same."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,10 @@ class Team:
         """The pieces of work of all processes, each of which comes with its number, by their numbers."""
         return [piece for _, piece in sorted(self.everyones(pieces), key=lambda numbered: numbered[0])]
 
+    def sendable(self, value: Any) -> Any:
+        """A tensor, or losses, as they can travel to other processes; where there are none, no device is waited for."""
+        return value if self.size == 1 else value.to("cpu")
+
     def gathered(self, tensor: Tensor) -> Tensor:
         """The rows of all processes, those of the first one first; all must have as many."""
         if self.size == 1:
@@ -106,10 +113,10 @@ def joined_team(device: torch.device) -> Iterator[Team]:
         torch.cuda.set_device(device)
     try:
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-        yield Team(dist.get_rank(), dist.get_world_size(), dist.new_group(backend="gloo"))
+        yield Team(dist.get_rank(), dist.get_world_size(), dist.new_group(backend="gloo", timeout=PATIENCE))
     except RuntimeError as error:
         if is_about_others(error):
-            raise LostProcessError(num_launched()) from error
+            raise LostProcessError(num_launched(), str(error)) from error
         raise
     # Where this process has failed it leaves the group by ending: the others hear of it after it has spoken.
     dist.destroy_process_group()
@@ -118,10 +125,10 @@ def joined_team(device: torch.device) -> Iterator[Team]:
 class LostProcessError(ArdmError):
     """Another process has ended before its work was done."""
 
-    def __init__(self, num_processes: int) -> None:
+    def __init__(self, num_processes: int, reason: str) -> None:
         super().__init__(
-            f"another of the {num_processes} processes has ended, and the rest cannot go on without it; "
-            "a training goes on from its last checkpoint with --resume"
+            f"another of the {num_processes} processes has ended or cannot be reached, and the rest cannot go on "
+            f"without it ({reason.strip().splitlines()[0]}); a training goes on from its last checkpoint with --resume"
         )
 
 

@@ -1,6 +1,7 @@
 """The training loop: steps, evaluations, checkpoints and metrics, until done or told to stop."""
 
 import contextlib
+import itertools
 import json
 import math
 import time
@@ -55,9 +56,11 @@ def run_training(
             on_metrics(log(evaluation | {"seconds": clock.seconds()}))
 
         def heeding_stop(advance: Callable[[int], None]) -> Callable[[int], None]:
+            batches = itertools.count(1)
+
             def on_batch(num_items: int) -> None:
                 advance(num_items)
-                if team.agree(stop()):
+                if next(batches) % team.size == 0 and team.agree(stop()):  # a batch of each process later
                     raise Stopped
 
             return on_batch

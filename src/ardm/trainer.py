@@ -199,8 +199,8 @@ class Trainer:
         """The model with the averaged weights, all of them on this device; all processes must ask for it."""
         if not self.runtime.shares_weights:
             return self.averaged
-        with torch.random.fork_rng(devices=[]), torch.device(self.runtime.device):
-            model = self.config.build(self.corpus.num_classes).requires_grad_(False).eval()
+        with torch.random.fork_rng(devices=[]):
+            model = self.config.build(self.corpus.num_classes).to(self.runtime.device).requires_grad_(False).eval()
         for parameter, averaged in zip(model.parameters(), self.averaged.parameters(), strict=True):
             parameter.copy_(whole(averaged))
         return model
@@ -258,20 +258,23 @@ class Trainer:
                 yield names[parameter], state
 
     def load_state_tensors(self, tensors: dict[str, Tensor]) -> None:
-        """Take over what `state_tensors` gave."""
-        tensors = {name: t.to(self.runtime.device) for name, t in tensors.items()}
+        """Take over what `state_tensors` gave; only what this process keeps of it comes to the device."""
+        device = self.runtime.device
         with torch.no_grad():
             for prefix, model in (("weights", self.model), ("averaged", self.averaged)):
                 for name, parameter in model.named_parameters():
-                    parameter.copy_(piece_like(tensors[f"{prefix}/{name}"], parameter))
-        self.profile = profile_from_tensors("profile", tensors)
-        if "measured_profile/bits" in tensors:
-            self.measured_profile = profile_from_tensors("measured_profile", tensors)
+                    parameter.copy_(piece_like(tensors[f"{prefix}/{name}"].to(device), parameter))
+        profiles = {name: t.to(device) for name, t in tensors.items() if "profile/" in name}
+        self.profile = profile_from_tensors("profile", profiles)
+        if "measured_profile/bits" in profiles:
+            self.measured_profile = profile_from_tensors("measured_profile", profiles)
         owners = {p: o for o in self.optimizers for g in o.param_groups for p in g["params"]}
         for name, parameter in self.model.named_parameters():
             prefix = f"optimizer/{name}/"
             state = {
-                k.removeprefix(prefix): piece_like(v, parameter) for k, v in tensors.items() if k.startswith(prefix)
+                k.removeprefix(prefix): piece_like(v.to(device), parameter)
+                for k, v in tensors.items()
+                if k.startswith(prefix)
             }
             owners[parameter].state[parameter] = state
 

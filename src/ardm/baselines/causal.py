@@ -154,7 +154,8 @@ def score(
     for number, rows in enumerate(batches):
         order = model.draw_orders(len(rows), generator)  # all processes draw alike
         if team.has(number):
-            own.append((number, model.bits(x[rows], order if model.is_permuted else None).double().cpu()))
+            bits = model.bits(x[rows], order if model.is_permuted else None).double()
+            own.append((number, team.sendable(bits)))
         on_batch(len(rows))
     bits = torch.cat(team.in_order(own)).view(num_passes, len(x)).mean(0).to(x.device)
     estimator = f"mean over random orders, {num_passes} pass(es)" if model.is_permuted else "exact, left to right"

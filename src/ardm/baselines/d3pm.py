@@ -158,7 +158,7 @@ def bound(
         rows, step = place % len(x), steps.flatten()[place]
         xt = model.process.sample(x[rows], step, generator)  # all processes draw alike
         if team.has(number):
-            own.append((number, model.losses_of(x[rows], xt, step).bits_per_dim.double().cpu()))
+            own.append((number, team.sendable(model.losses_of(x[rows], xt, step).bits_per_dim.double())))
         on_batch(len(rows))
     bits = torch.cat(team.in_order(own)).view(num_passes, len(x)).to(x.device)
     return Estimate(

@@ -133,8 +133,8 @@ class Train:
     no_compile: bool = False
     """Run the network as it is instead of compiling it first (CUDA only)."""
     fsdp: bool = False
-    """Share weights and optimiser states out among processes (FSDP2), for models that one GPU cannot hold: under
-    torchrun."""
+    """Share weights and optimiser states out among processes (FSDP2), for models whose training does not fit one GPU:
+    under torchrun."""
 
     def run(self) -> None:
         """Train, showing progress."""
@@ -309,11 +309,11 @@ def run_with_progress(trainer: "Trainer", folder: Path, minutes: float | None) -
                 bar.update(task, description=f"{metrics['bits']:.3f} bits")
             else:
                 estimate = "exact" if trainer.config.method.name == "causal" else "bound"
-                console.print(evaluation_line(metrics, estimate), highlight=False)
+                console.print(evaluation_line(metrics, estimate), highlight=False, soft_wrap=True)
 
         def on_profile(num_observations: int) -> Callable[[int], None]:
             what = "loss profile" if trainer.config.method.is_ardm else "held-out bits"
-            console.print(profile_line(what, num_observations), highlight=False)
+            console.print(profile_line(what, num_observations), highlight=False, soft_wrap=True)
             bar.reset(task, description=what, total=num_observations)
             return advancing(bar, task, what, num_observations) if is_first else lambda count: None
 

@@ -82,7 +82,7 @@ class PackedText(PackedCorpus):
     def _windows(self, name: Split, num_variables: int, step: int = 1) -> Windows:
         chosen = bounds(self.pack.about.num_values(), name)
         first, length = np.array([chosen.start]), np.array([len(chosen)])
-        return Windows(self.pack.values, first, length, num_variables, step=step)
+        return Windows(self.pack.values, first, length, num_variables, step=step, num_classes=self.num_classes)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Int, Integer
 
 from ardm.data.packed.shards import Run
+from ardm.errors import DataError
 from ardm.orders import Shape
 
 Rows = Integer[np.ndarray, "B D"]
@@ -26,7 +27,8 @@ class Places(Protocol):
 class Windows:
     """Windows of D values within the pieces of a run (a split of a text, or sounds), at every `step`-th place of each.
 
-    A piece shorter than D has none or, if it is padded, one with zeros at its end.
+    A piece shorter than D has none or, if it is padded, one with zeros at its end. With a number of classes, other
+    values are an error.
     """
 
     def __init__(
@@ -38,8 +40,9 @@ class Windows:
         *,
         step: int = 1,
         pads: bool = False,
+        num_classes: int | None = None,
     ) -> None:
-        self.run, self.firsts, self.lengths = run, firsts, lengths
+        self.run, self.firsts, self.lengths, self.num_classes = run, firsts, lengths, num_classes
         self.num_variables, self.step = num_variables, step
         counts = np.maximum((np.maximum(lengths, num_variables * pads) - num_variables) // step + 1, 0)
         self.ends = counts.cumsum()
@@ -55,6 +58,11 @@ class Windows:
         rows = np.zeros((len(places), self.num_variables), self.run.dtype)
         for row, start, stop in zip(rows, starts.tolist(), stops.tolist(), strict=True):
             row[: stop - start] = self.run.span(start, stop)
+        if self.num_classes is not None and rows.max(initial=0) >= self.num_classes:
+            raise DataError(
+                f"{self.run.folder} is damaged: it has a class {rows.max()} of {self.num_classes}; "
+                f"ardm data packed --root {self.run.folder} says in which file"
+            )
         return rows
 
 

@@ -111,7 +111,9 @@ class Run:
 
     def span(self, start: int, stop: int) -> Integer[np.ndarray, "N"]:
         """The values from start up to stop: a view of the map or, across a border of shards, a copy."""
-        first, last = start // self._shard_length, max(stop - 1, start) // self._shard_length
+        if start == stop:
+            return np.empty(0, self.dtype)
+        first, last = start // self._shard_length, (stop - 1) // self._shard_length
         if first == last:
             begin = first * self._shard_length
             return self._mapped(first)[start - begin : stop - begin]
