@@ -40,7 +40,7 @@ def run_training(
     Of a run that is finished already only the model is written again. `on_profile` gives a function that is told of
     observations made.
     """
-    config, team, clock = trainer.config.train, trainer.runtime.team, Clock(trainer)
+    team, config = trainer.runtime.team, trainer.config.train
     if trainer.finished:
         trained = trainer.trained_model()
         if team.is_first:
@@ -51,46 +51,67 @@ def run_training(
     is_evaluated = trainer.step < config.steps
     logging = metrics_log(folder, trainer.step, is_evaluated=is_evaluated) if team.is_first else nullcontext(unlogged)
     with logging as log, trainer.runtime.deterministic():
+        loop = Loop(trainer, folder, stop=stop, log=lambda metrics: on_metrics(log(metrics)))
+        loop.take_steps(on_step)
+        loop.save()
+        if trainer.step == config.steps:
+            loop.measure_profile(on_profile)
 
-        def log_evaluation(evaluation: Metrics) -> None:
-            on_metrics(log(evaluation | {"seconds": clock.seconds()}))
 
-        def heeding_stop(advance: Callable[[int], None]) -> Callable[[int], None]:
-            batches = itertools.count(1)
+class Loop:
+    """What a run does in one process of its team, from the step that it is at."""
 
-            def on_batch(num_items: int) -> None:
-                advance(num_items)
-                if next(batches) % team.size == 0 and team.agree(stop()):  # a batch of each process later
-                    raise Stopped
+    def __init__(
+        self, trainer: Trainer, folder: Path, *, stop: Callable[[], bool], log: Callable[[Metrics], None]
+    ) -> None:
+        self._trainer, self._folder, self._stop, self._log = trainer, folder, stop, log
+        self._team, self._clock = trainer.runtime.team, Clock(trainer)
 
-            return on_batch
-
-        def save() -> None:
-            clock.seconds()
-            save_state(trainer, folder)
-            team.wait()
-
-        while trainer.step < config.steps and not team.agree(stop()):
+    def take_steps(self, on_step: Callable[[int], None]) -> None:
+        """All steps that are left, or those until told to stop."""
+        trainer, config = self._trainer, self._trainer.config.train
+        while trainer.step < config.steps and not self._team.agree(self._stop()):
             metrics = trainer.train_step()
             on_step(trainer.step)
             if trainer.step % config.log_every == 0 or trainer.step == config.steps:
-                on_metrics(log(train_metrics(trainer, metrics) | clock.lap()))
+                self._log(train_metrics(trainer, metrics) | self._clock.lap())
             if trainer.step % config.eval_every == 0 and trainer.step != config.steps:
-                log_evaluation(trainer.evaluate())
-                clock.begin_lap()
+                self._log_evaluation(trainer.evaluate())
             if trainer.step % config.checkpoint_every == 0:
-                save()
-                clock.begin_lap()
-        save()
-        if trainer.step == config.steps:  # the profile that the planner will use deserves a closer look
-            num_draws = final_draws(trainer)
-            num_items = min(num_draws, trainer.num_eval_items)
-            num_passes = math.ceil(num_draws / num_items)
-            advance = on_profile(num_passes * num_items)
-            with contextlib.suppress(Stopped):
-                log_evaluation(trainer.evaluate(num_passes, num_items, on_batch=heeding_stop(advance)))
-                trainer.finished = True
-                save()
+                self.save()
+
+    def measure_profile(self, on_profile: Callable[[int], Callable[[int], None]]) -> None:
+        """A closer look at the finished model, whose profile the planner will use; then the run is finished too."""
+        trainer, num_draws = self._trainer, final_draws(self._trainer)
+        num_items = min(num_draws, trainer.num_eval_items)
+        num_passes = math.ceil(num_draws / num_items)
+        on_batch = self._heeding_stop(on_profile(num_passes * num_items))
+        with contextlib.suppress(Stopped):
+            self._log_evaluation(trainer.evaluate(num_passes, num_items, on_batch=on_batch))
+            trainer.finished = True
+            self.save()
+
+    def save(self) -> None:
+        """Save the state, which is there when all processes go on."""
+        self._clock.seconds()
+        save_state(self._trainer, self._folder)
+        self._team.wait()
+        self._clock.begin_lap()
+
+    def _log_evaluation(self, evaluation: Metrics) -> None:
+        self._log(evaluation | {"seconds": self._clock.seconds()})
+        self._clock.begin_lap()
+
+    def _heeding_stop(self, advance: Callable[[int], None]) -> Callable[[int], None]:
+        """What is told of batches, and ends the evaluation that makes them when the run is to stop."""
+        batches = itertools.count(1)
+
+        def on_batch(num_items: int) -> None:
+            advance(num_items)
+            if next(batches) % self._team.size == 0 and self._team.agree(self._stop()):  # a batch of each process later
+                raise Stopped
+
+        return on_batch
 
 
 def unlogged(metrics: Metrics) -> Metrics:
