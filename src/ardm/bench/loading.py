@@ -83,7 +83,11 @@ def time_batches(
 ) -> tuple[Loading, int]:
     """Batches drawn one after the other for so many seconds, or so many of them, and how many there were."""
     generator, count, started = torch.Generator(sampler.device), 0, time.perf_counter()
-    while count < num_batches if num_batches else time.perf_counter() - started < (seconds or 0) or count == 0:
+
+    def is_done() -> bool:
+        return count == num_batches if num_batches else time.perf_counter() - started >= (seconds or 0)
+
+    while count == 0 or not is_done():
         sampler.expect(range(count, count + AHEAD), num_items)
         sampler.draw(num_items, generator.manual_seed(count))
         count += 1

@@ -1,11 +1,11 @@
 """ardm bench."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import tyro
 
@@ -19,13 +19,17 @@ if TYPE_CHECKING:
     from ardm.bench.codecs import CodecTiming
     from ardm.bench.items import Media
     from ardm.bench.ours import OurCodec
+    from ardm.bench.plan import PlanTiming
     from ardm.bench.sampling import SampleTiming
-    from ardm.bench.training import TrainTiming
+    from ardm.bench.training import CallTiming, TrainTiming
     from ardm.checkpoint import TrainedModel
     from ardm.config import RunConfig
     from ardm.model import ARDM
     from ardm.runtime import Runtime
     from ardm.schedule import Schedule
+
+Row = TypeVar("Row")
+"""A dataclass with what was measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,19 +109,22 @@ class Bench:
         }
         commands[self.what]()
 
+    def _show(self, rows: Iterable[Row], header: str, line: Callable[[Row], str]) -> list[Row]:
+        """Print each row when it has been measured, below a header, or write all of them as JSON."""
+        shown: list[Row] = []
+        for row in rows:
+            if not self.as_json:
+                print(line(row) if shown else f"{header}\n{line(row)}", flush=True)
+            shown.append(row)
+        if self.as_json:
+            write_output(self.output, to_json([asdict(row) for row in shown]))  # type: ignore[call-overload]
+        return shown
+
     def _run_plan(self) -> None:
         from ardm.bench.plan import run_plan_benchmark
 
-        rows = run_plan_benchmark(full=self.full)
-        if self.as_json:
-            write_output(self.output, to_json([asdict(row) for row in rows]))
-            return
-        print(f"{'':40} {'stages':>6} {'steps':>6} {'budgets':>8} {'seconds':>9} {'tables':>9}")
-        for row in rows:
-            size = f"{row.table_bytes / 2**20:.1f} MiB"
-            print(
-                f"{row.name:40} {row.num_stages:>6} {row.num_steps:>6} {row.budgets!s:>8} {row.seconds:>9.4f} {size:>9}"
-            )
+        header = f"{'':40} {'stages':>6} {'steps':>6} {'budgets':>8} {'seconds':>9} {'tables':>9}"
+        self._show(run_plan_benchmark(full=self.full), header, plan_line)
 
     def _run_train(self) -> None:
         from ardm.bench.plain import check_plain
@@ -158,16 +165,9 @@ class Bench:
             return
         from ardm.bench.training import time_call
 
-        if not self.as_json:
-            print(f"{'':14} {'parameters':>11} {'batch':>5} {'call':>11} {'GFLOP':>8}")
-        rows = []
-        for config, runtime in self._configurations():
-            rows.append(row := time_call(config, runtime, batch_size=self.batch_size or 1, seconds=self.seconds))
-            if not self.as_json:
-                call, work = f"{1000 * row.call_seconds:.1f} ms", row.gigaflops_an_item
-                print(f"{row.preset:14} {row.num_parameters:>11,} {row.batch_size:>5} {call:>11} {work:>8.2f}")
-        if self.as_json:
-            write_output(self.output, to_json([asdict(row) for row in rows]))
+        how: Any = {"batch_size": self.batch_size or 1, "seconds": self.seconds}
+        rows = (time_call(config, runtime, **how) for config, runtime in self._configurations())
+        self._show(rows, f"{'':14} {'parameters':>11} {'batch':>5} {'call':>11} {'GFLOP':>8}", call_line)
 
     def _run_exact_call(self, path: Path) -> None:
         if self.presets:
@@ -193,24 +193,14 @@ class Bench:
         require_positive(needed=self.needed)
         from ardm.bench.loading import loader_header, loader_line, time_loader
 
-        rows = []
-        for config, runtime in self._configurations():
-            rows.append(row := time_loader(config, self.data, runtime, needed=self.needed, seconds=self.seconds))
-            if not self.as_json:
-                print(loader_line(row) if len(rows) > 1 else f"{loader_header()}\n{loader_line(row)}")
-        if self.as_json:
-            write_output(self.output, to_json([asdict(row) for row in rows]))
+        how: Any = {"needed": self.needed, "seconds": self.seconds}
+        rows = (time_loader(config, self.data, runtime, **how) for config, runtime in self._configurations())
+        self._show(rows, loader_header(), loader_line)
 
     def _run_sample(self) -> None:
         from ardm.bench.sample_table import sample_header, sample_line
 
-        rows: list[SampleTiming] = []
-        for row in self._sample_benchmark():
-            if not self.as_json:
-                print(sample_line(row) if rows else f"{sample_header()}\n{sample_line(row)}", flush=True)
-            rows.append(row)
-        if self.as_json:
-            write_output(self.output, to_json([asdict(row) for row in rows]))
+        self._show(self._sample_benchmark(), sample_header(), sample_line)
 
     def _sample_benchmark(self) -> "Iterator[SampleTiming]":
         """The rows, each measured when its turn comes."""
@@ -246,16 +236,8 @@ class Bench:
         media, benchmark = self._codec_benchmark()
         from ardm.bench.codec_table import codec_header, codec_line
 
-        rows = []
+        rows = self._show(benchmark, codec_header(media), codec_line)
         if not self.as_json:
-            print(codec_header(media))
-        for row in benchmark:
-            rows.append(row)
-            if not self.as_json:
-                print(codec_line(row), flush=True)
-        if self.as_json:
-            write_output(self.output, to_json([asdict(row) for row in rows]))
-        else:
             print_networks(rows)
 
     def _codec_benchmark(self) -> "tuple[Media, Iterator[CodecTiming]]":
@@ -347,6 +329,18 @@ def even_schedule(model: "ARDM", num_calls: int) -> "Schedule":
     require_a_call_a_stage(num_calls, model.num_stages)
     num_calls = min(num_calls, model.num_stages * model.num_variables)
     return uniform_schedule(model.num_variables, num_calls, num_stages=model.num_stages)
+
+
+def plan_line(row: "PlanTiming") -> str:
+    """A row of the planner's benchmark."""
+    size = f"{row.table_bytes / 2**20:.1f} MiB"
+    return f"{row.name:40} {row.num_stages:>6} {row.num_steps:>6} {row.budgets!s:>8} {row.seconds:>9.4f} {size:>9}"
+
+
+def call_line(row: "CallTiming") -> str:
+    """A row of the benchmark of calls."""
+    call, work = f"{1000 * row.call_seconds:.1f} ms", row.gigaflops_an_item
+    return f"{row.preset:14} {row.num_parameters:>11,} {row.batch_size:>5} {call:>11} {work:>8.2f}"
 
 
 def print_training(row: "TrainTiming") -> None:
