@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ardm.distributions import ChildDistribution
+from ardm.nn.layers import rows_at
 from ardm.parametrizations import Parametrization
 
 
@@ -88,7 +89,7 @@ class ARDM(nn.Module):
         if where is not None and isinstance(self.network, SelectiveNetwork):
             return self.network.outputs_at(inputs, mask, stage, t, where)
         outputs: Tensor = self.network(inputs, mask, stage, t).flatten(1, -2)
-        return outputs if where is None else outputs.gather(1, where[..., None].expand(-1, -1, outputs.shape[-1]))
+        return outputs if where is None else rows_at(outputs, where)
 
     def forward(
         self,

@@ -87,23 +87,21 @@ def removed_on_failure(folder: Path) -> Iterator[None]:
 
 def open_source(kind: PackedKind, path: Path, *, channels: Literal[1, 3] = 3) -> Source:
     """The data set of a kind at a path, as `ardm train` would take it."""
-    if kind in ("characters", "bytes"):
-        return TextFiles(path=path, kind=kind)
-    sources: dict[str, Callable[[], Source]] = {
-        "text8": lambda: Text8(path=path),
-        "cifar10": lambda: cifar10_source(path),
-        "images": lambda: image_source(path, channels),
-        "sc09": lambda: SoundFiles(
-            kind="sc09", title=sc09_title(files := sc09_files(path)), files=files, folder=path, is_sc09=True
-        ),
-        "audio": lambda: SoundFiles(
-            kind="audio",
-            title=path.absolute().name,
-            files=split_folder(path, AUDIO_SUFFIXES, FOLDER_HOLDS),
-            folder=path,
-        ),
-    }
-    return sources[kind]()
+    match kind:
+        case "characters" | "bytes":
+            return TextFiles(path=path, kind=kind)
+        case "text8":
+            return Text8(path=path)
+        case "cifar10":
+            return cifar10_source(path)
+        case "images":
+            return image_source(path, channels)
+        case "sc09":
+            files = sc09_files(path)
+            return SoundFiles(kind="sc09", title=sc09_title(files), files=files, folder=path, is_sc09=True)
+        case "audio":
+            files = split_folder(path, AUDIO_SUFFIXES, FOLDER_HOLDS)
+            return SoundFiles(kind="audio", title=path.absolute().name, files=files, folder=path)
 
 
 @dataclass(frozen=True, kw_only=True)
