@@ -23,8 +23,8 @@ def num_launched() -> int:
 
 
 def is_launched() -> bool:
-    """Whether torchrun has started this process."""
-    return "WORLD_SIZE" in os.environ
+    """Whether torchrun has started this process, perhaps as the only one; clusters may set WORLD_SIZE by themselves."""
+    return num_launched() > 1 or "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def launched_rank() -> int:
