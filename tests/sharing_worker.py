@@ -9,6 +9,7 @@ import torch
 from ardm.baselines.methods import MethodConfig
 from ardm.config import DepthConfig, RunConfig
 from ardm.data.corpus import Corpus
+from ardm.launch import leave
 from ardm.runtime import Runtime
 from ardm.team import joined_team
 from ardm.trainer import Trainer
@@ -60,3 +61,4 @@ if __name__ == "__main__":
     with joined_team(runtime.device) as team:
         for config, corpus in cases(Path(sys.argv[1]) / f"process-{team.rank}"):
             check(config, corpus, replace(runtime, team=team))
+    leave(0)

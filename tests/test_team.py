@@ -120,6 +120,26 @@ def test_weights_in_pieces_train_like_whole_ones(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+LEAVING = """
+import torch
+import torch.distributed as dist
+from ardm.launch import leave
+
+dist.init_process_group("gloo")
+group = dist.group.WORLD
+for _ in range(100):
+    dist.all_gather([torch.empty(100_000) for _ in range(2)], torch.ones(100_000), async_op=True)
+dist.destroy_process_group()
+leave(0)
+"""
+
+
+def test_a_process_that_leaves_is_not_aborted_by_tensors_still_under_way(tmp_path):
+    (tmp_path / "leaving.py").write_text(LEAVING)
+    done = in_two([str(tmp_path / "leaving.py")])
+    assert done.returncode == 0, done.stderr
+
+
 def test_weights_are_shared_out_by_torchrun_alone(tmp_path, capsys):
     assert main(arguments(tmp_path / "run", "--fsdp")) == 2
     assert "--fsdp shares weights out among the processes of torchrun" in capsys.readouterr().err

@@ -29,7 +29,7 @@ from ardm.commands.sample import Infill, Sample
 from ardm.commands.serve import Serve
 from ardm.commands.train import Train
 from ardm.errors import UsageError
-from ardm.launch import claim_last_word, launched_rank, num_launched
+from ardm.launch import claim_last_word, launched_rank, leave, num_launched
 
 Command = (
     Annotated[Train, tyro.conf.subcommand("train")]
@@ -164,4 +164,4 @@ def entry_point() -> None:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun may send it to a process that has done its part
     except Terminated:
         status = 128 + signal.SIGTERM
-    sys.exit(status)
+    leave(status)
