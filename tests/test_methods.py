@@ -245,6 +245,7 @@ def test_info_describes_a_baseline(runs, capsys):
         ("report calls RUNS/causal RUNS/text.txt", "holds a baseline (causal)"),
         ("eval RUNS/causal RUNS/text.txt --calls 3", "leave out --calls, --order, --profile"),
         ("eval RUNS/ardm RUNS/text.txt --diffusion-steps 9 --order raster", "a D3PM has no schedule, order or profile"),
+        ("eval RUNS/ardm RUNS/text.txt --diffusion-steps 9 --schedule uniform", "leave out --calls, --schedule"),
         ("eval RUNS/causal RUNS/text.txt --diffusion-steps 9", "an autoregressive baseline has no steps of diffusion"),
         ("eval RUNS/d3pm-uniform RUNS/text.txt --diffusion-steps 9", "only a D3PM with the absorbing process"),
         ("eval RUNS/ardm RUNS/text.txt --diffusion-steps 0", "--diffusion-steps must be positive"),

@@ -116,10 +116,11 @@ class Evaluate:
         baseline = None if isinstance(trained, TrainedModel) else trained.model
         if num_steps is not None:
             baseline = with_diffusion_steps(trained.model, num_steps)
-        if baseline is not None and (self.order != "random" or self.calls is not None or self.profile is not None):
+        chosen = (self.calls, self.schedule, self.order, self.profile)
+        if baseline is not None and chosen != (None, "planned", "random", None):
             what = "a D3PM" if num_steps is not None else "a baseline"
             raise UsageError(
-                f"{what} has no schedule, order or profile to choose: leave out --calls, --order, --profile"
+                f"{what} has no schedule, order or profile to choose: leave out --calls, --schedule, --order, --profile"
             )
         return baseline
 
