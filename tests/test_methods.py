@@ -243,7 +243,7 @@ def test_info_describes_a_baseline(runs, capsys):
         ("plan RUNS/permuted --calls 3", "holds a baseline (permuted)"),
         ("export RUNS/d3pm-uniform -o x.model", "holds a baseline (d3pm-uniform)"),
         ("report calls RUNS/causal RUNS/text.txt", "holds a baseline (causal)"),
-        ("eval RUNS/causal RUNS/text.txt --calls 3", "leave out --calls, --order, --profile"),
+        ("eval RUNS/causal RUNS/text.txt --calls 3", "leave out --calls, --schedule, --order, --profile"),
         ("eval RUNS/ardm RUNS/text.txt --diffusion-steps 9 --order raster", "a D3PM has no schedule, order or profile"),
         ("eval RUNS/ardm RUNS/text.txt --diffusion-steps 9 --schedule uniform", "leave out --calls, --schedule"),
         ("eval RUNS/causal RUNS/text.txt --diffusion-steps 9", "an autoregressive baseline has no steps of diffusion"),
