@@ -321,6 +321,13 @@ def test_torchrun_is_terminated_and_killed(tmp_path):
         assert state_step(folder) >= saved
 
 
+def test_torchrun_is_killed_before_its_processes_meet(tmp_path):
+    """They do not look for it for half an hour."""
+    launched = Training(folder=tmp_path / "run", num_processes=2, launch=ByTorchrun).start()
+    launched.process.kill()
+    assert launched.end().line == "ardm: torchrun has ended before its processes had met"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("num_processes", [2, 3])
 def test_any_process_of_torchrun_is_killed_at_any_moment(num_processes, tmp_path):

@@ -1,4 +1,4 @@
-"""What torchrun tells the processes that it starts, which one of them speaks, and when they are left alone.
+"""What torchrun tells the processes that it starts, which one of them speaks, and how they end, left alone or not.
 
 Nothing here imports torch until it is needed, so that `--help` is instant.
 """
@@ -8,12 +8,16 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import NoReturn
 
 SECONDS_FOR_THE_FIRST = 0.5
 """How long the other processes wait before they speak, for the first one to say what all of them have to say."""
+SECONDS_BETWEEN_LOOKS, MOST_LOOKS_IN_VAIN = 1.0, 3
+"""A process that waits for the others looks for torchrun so often, and ends if it is not there so many times."""
 STORE_TIMEOUT = timedelta(seconds=10)
 PARENT = os.getppid()
 """Of a process that torchrun has started: torchrun."""
@@ -71,16 +75,54 @@ def leave(status: int) -> NoReturn:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except OSError:
+    except (OSError, ValueError):  # nobody reads, or they have been closed for that
         status = status or 1
     os._exit(status)
 
 
+@contextlib.contextmanager
+def leaving_without_launcher() -> Iterator[None]:
+    """A context in which this process ends if torchrun is gone, which PyTorch would try to reach for half an hour."""
+    is_over = threading.Event()
+    threading.Thread(target=_leave_without_launcher, args=(is_over,), daemon=True).start()
+    try:
+        yield
+    finally:
+        is_over.set()
+
+
+def _leave_without_launcher(is_over: threading.Event) -> None:
+    looks_in_vain = 0
+    while not is_over.wait(SECONDS_BETWEEN_LOOKS):
+        looks_in_vain = 0 if _is_launcher_there() else looks_in_vain + 1
+        if looks_in_vain == MOST_LOOKS_IN_VAIN:
+            if launched_rank() == 0:
+                print("ardm: torchrun has ended before its processes had met", file=sys.stderr, flush=True)
+            leave(1)
+
+
+def _is_launcher_there() -> bool:
+    """Whether torchrun lives: the parent of this process, which may not have seen it alive, or the owner of a store."""
+    if is_orphaned() or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return not is_orphaned()
+    try:
+        _check_store()
+    except OSError:
+        return False
+    return True
+
+
+def _check_store() -> None:
+    """An OSError unless the store of the launcher can be reached."""
+    address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+    socket.create_connection(address, STORE_TIMEOUT.total_seconds()).close()
+
+
 def _count_in_store(name: str) -> int:
     """How many processes have come here with a name, this one included, as the store of the launcher counts them."""
-    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    socket.create_connection((address, port), STORE_TIMEOUT.total_seconds()).close()  # it fails without much ado
+    _check_store()  # it fails without much ado
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     store = TCPStore(address, port, is_master=False, timeout=STORE_TIMEOUT, wait_for_workers=False)
     return int(store.add(f"{name}/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", 1))

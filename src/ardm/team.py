@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ardm.errors import ArdmError
-from ardm.launch import is_launched, num_launched
+from ardm.launch import is_launched, leaving_without_launcher, num_launched
 
 T = TypeVar("T")
 PATIENCE = timedelta(days=7)
@@ -112,8 +112,10 @@ def joined_team(device: torch.device) -> Iterator[Team]:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     try:
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-        yield Team(dist.get_rank(), dist.get_world_size(), dist.new_group(backend="gloo", timeout=PATIENCE))
+        with leaving_without_launcher():
+            dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+            control = dist.new_group(backend="gloo", timeout=PATIENCE)
+        yield Team(dist.get_rank(), dist.get_world_size(), control)
     except RuntimeError as error:
         if is_about_others(error):
             raise LostProcessError(num_launched(), str(error)) from error
