@@ -103,8 +103,10 @@ def _leave_without_launcher(is_over: threading.Event) -> None:
 
 def _is_launcher_there() -> bool:
     """Whether torchrun lives: the parent of this process, which may not have seen it alive, or the owner of a store."""
-    if is_orphaned() or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-        return not is_orphaned()
+    if is_orphaned():
+        return False
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return True
     try:
         _check_store()
     except OSError:
