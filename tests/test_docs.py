@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -57,12 +58,24 @@ def test_links_lead_to_files():
 
 
 def test_the_reference_is_up_to_date():
-    make_api = load_make_api()
+    make_api = load_script("docs/make_api.py")
     assert make_api.TARGET.read_text(encoding="utf-8") == make_api.reference(), "run python docs/make_api.py"
 
 
+def test_the_comparisons_are_up_to_date(tmp_path):
+    run(["ardm", "report", "paper", str(ROOT / "docs" / "runs" / "minutes"), "-o", str(tmp_path)])
+    committed = (ROOT / "docs" / "comparisons" / "report.md").read_text(encoding="utf-8")
+    assert (tmp_path / "report.md").read_text(encoding="utf-8") == committed, "run ardm report paper, see docs/runs"
+
+
+def test_the_plan_of_larger_runs_is_up_to_date():
+    scale_plan, text = load_script("runs/scale_plan.py"), (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+    for plan in (scale_plan.imagenet64(), scale_plan.enwik9()):
+        assert "\n".join(scale_plan.report(plan)) in text, "run python runs/scale_plan.py"
+
+
 def test_the_reference_has_every_public_name():
-    explained = [name for topic in load_make_api().TOPICS for name in topic.names]
+    explained = [name for topic in load_script("docs/make_api.py").TOPICS for name in topic.names]
     assert {name.rpartition(".")[2] for name in explained} >= {*ardm.__all__} - {"__version__"}
 
 
@@ -76,7 +89,9 @@ def test_the_examples_of_the_reference_run(tmp_path, monkeypatch, capsys):
     Path("photo.png").write_bytes((images / "cat.png").read_bytes())
     capsys.readouterr()
     examples = [
-        code for topic in load_make_api().TOPICS for code in re.findall(r"```python\n(.*?)```", topic.text, re.S)
+        code
+        for topic in load_script("docs/make_api.py").TOPICS
+        for code in re.findall(r"```python\n(.*?)```", topic.text, re.S)
     ]
     exec(compile("".join(examples), "api.md", "exec"), {})
     assert "damaged" in capsys.readouterr().out.splitlines()[-1]
@@ -113,11 +128,12 @@ def complaint_about(arguments: list[str]) -> str:
     return ""
 
 
-def load_make_api() -> ModuleType:
-    """The script that writes the reference."""
-    spec = importlib.util.spec_from_file_location("make_api", ROOT / "docs" / "make_api.py")
+def load_script(path: str) -> ModuleType:
+    """A script of the repository, such as the one that writes the reference."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look for their module there
     spec.loader.exec_module(module)
     return module

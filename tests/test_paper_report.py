@@ -120,7 +120,8 @@ def write(path: Path, content: object) -> None:
 
 
 def write_training(folder: Path, preset: str) -> None:
-    write(folder / "config.json", {"preset": preset, "depth": {"base": None}, "train": {"steps": 3500}})
+    depth = {"base": None, "parametrization": "data", "min_log_scale": -14.0}
+    write(folder / "config.json", {"preset": preset, "depth": depth, "train": {"steps": 3500}})
     lines = [
         {"step": 3450, "bits": 1.9, "seconds": 181.0, "variables_per_second": 1_290_000.0},
         {"step": 3500, "valid_bits": 1.8, "seconds": 186.0},
@@ -422,7 +423,8 @@ def test_runs_of_another_scale_are_refused(runs, tmp_path, capsys):
     flags = ["report", "paper", str(runs), "-o", str(tmp_path / "out"), "--scale", "paper"]
     status, line = fails(capsys, flags)
     assert status == 1
-    assert "holds a run of the preset text8, method ardm, and this report is of the preset text8-paper" in line
+    assert "a run of the preset text8, method ardm, parametrization data, and this report is of the preset" in line
+    assert "text8-paper" in line
 
 
 def test_runs_of_another_row_are_refused(runs, tmp_path, capsys):
@@ -430,7 +432,27 @@ def test_runs_of_another_row_are_refused(runs, tmp_path, capsys):
         write(runs / "text8-permuted" / name, (runs / "text8-oa" / name).read_text())
     status, line = fails(capsys, ["report", "paper", str(runs), "-o", str(tmp_path / "out")])
     assert status == 1
-    assert "text8-permuted holds a run of the preset text8, method ardm, and this report is of" in line
+    assert (
+        "text8-permuted holds a run of the preset text8, method ardm, parametrization data, and this report is of"
+        in line
+    )
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_commands_train_the_runs_that_tables_expect(scale, tmp_path):
+    for run in filter(lambda run: run.start is not None, RUNS.values()):
+        (template,) = run.training(scale)
+        write(tmp_path / run.name / "config.json", parse(SHOWN.words(template, run))._config().to_dict())
+        assert Evidence(tmp_path).training(run, scale) is None  # no metrics, and no error
+
+
+@pytest.mark.parametrize("found", ["sc09-oa", "sc09-oa-linear"])
+def test_runs_that_differ_in_a_flag_are_told_apart(found, tmp_path):
+    (template,) = RUNS[found].training("minutes")
+    config = parse(SHOWN.words(template, RUNS[found]))._config()
+    write(tmp_path / "sc09-oa-clipped" / "config.json", config.to_dict())
+    with pytest.raises(ArdmError, match="sc09-oa-clipped holds a run of .*, and this report is of .* from e.-7"):
+        Evidence(tmp_path).training(RUNS["sc09-oa-clipped"], "minutes")
 
 
 @pytest.mark.parametrize("log", ["", '{"step": 1, "seconds": 2.5}\n{"step": 2, "sec'])
@@ -581,7 +603,7 @@ def test_what_ardm_writes_can_be_read(tmp_path, capsys):
     measured = evidence.measured(row)
     assert measured is not None
     assert measured.bits == json.loads(bits)["bits_per_dim"]
-    with pytest.raises(DataError, match="preset text, method ardm, and this report is of the preset text8"):
+    with pytest.raises(DataError, match="preset text, .*, and this report is of the preset text8"):
         evidence.training(RUNS["text8-oa"], "minutes")
 
 

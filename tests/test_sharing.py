@@ -140,7 +140,9 @@ def test_three_processes_make_the_same_archive(tmp_path, monkeypatch, capsys):
 
 
 def test_other_commands_are_for_one_process(monkeypatch, capsys):
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    numbers = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
+    for name, value in numbers.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setattr("ardm.cli.claim_last_word", lambda: True)
     for command in (
         ["models"],
@@ -150,3 +152,9 @@ def test_other_commands_are_for_one_process(monkeypatch, capsys):
     ):
         line = f"ardm: ardm {command[0]} is for one process: start it without torchrun\n"
         assert fails(capsys, command) == (2, line)
+
+
+def test_a_cluster_may_set_some_of_the_variables(monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("RANK", "3")
+    assert "images" in output(capsys, ["models"])

@@ -25,17 +25,17 @@ PARENT = os.getppid()
 
 def num_launched() -> int:
     """The processes that torchrun has started; 1 without it."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    return int(os.environ["WORLD_SIZE"]) if is_launched() else 1
 
 
 def is_launched() -> bool:
     """Whether torchrun has started this process, perhaps as the only one; clusters may set WORLD_SIZE by themselves."""
-    return num_launched() > 1 or "TORCHELASTIC_RUN_ID" in os.environ
+    return all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
 
 
 def launched_rank() -> int:
     """This process's number among them."""
-    return int(os.environ.get("RANK", "0"))
+    return int(os.environ["RANK"]) if is_launched() else 0
 
 
 def local_device(kind: str) -> str:

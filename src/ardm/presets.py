@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from ardm.config import AudioData, DepthConfig, ImageData, RunConfig, TextData, TrainConfig
+from ardm.config import MIXTURES, AudioData, DepthConfig, ImageData, RunConfig, TextData, TrainConfig
 from ardm.nn import PaperTransformerConfig, PaperUNetConfig, PaperWaveNetConfig, TransformerConfig, UNetConfig
 
 
@@ -256,3 +256,9 @@ PRESETS: dict[str, Callable[[], RunConfig]] = {
     "sc09-small": sc09_small,
     "audio": audio,
 }
+
+
+def parametrization_with(base: object | None, preset: str, parametrization: str) -> str:
+    """What a preset's parametrization becomes with a base, if any: direct, but for text and images of the paper's."""
+    is_direct = parametrization in MIXTURES or not preset.endswith("-paper")
+    return "direct" if base is not None and is_direct else parametrization

@@ -1,10 +1,11 @@
 """The processes that share the work of one command, as torchrun starts them: `torchrun ... -m ardm train`.
 
-Every process has the whole model and makes the same random draws for what the others do, so that the answer does not
-depend on how many there are. Tensors travel by NCCL between GPUs and by Gloo between CPUs; decisions, which must not
-wait for a GPU, by Gloo always.
+Every process has the whole model, unless it trains with `--fsdp`, and makes the same random draws for what the others
+do, so that the answer does not depend on how many there are. Tensors travel by NCCL between GPUs and by Gloo between
+CPUs; decisions, which must not wait for a GPU, by Gloo always.
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -111,6 +112,8 @@ def joined_team(device: torch.device) -> Iterator[Team]:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
+    # A dimension of size 1 may have any stride, and DDP warns of all but one.
+    warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
     try:
         with leaving_without_launcher():
             dist.init_process_group("nccl" if device.type == "cuda" else "gloo")

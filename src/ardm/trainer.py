@@ -7,7 +7,6 @@ uninterrupted one would have.
 
 import copy
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -87,8 +86,6 @@ class Trainer:
         objective.to(runtime.device)
         if runtime.team.size == 1:
             return objective
-        # A dimension of size 1 may have any stride, and DDP warns of all but one.
-        warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
         return DistributedDataParallel(objective, gradient_as_bucket_view=True)
 
     def start_from(self, trained: TrainedModel) -> None:

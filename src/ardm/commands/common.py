@@ -208,3 +208,28 @@ def items_to_score(
     is_one_file = path.is_file() and trained.config.data.medium != "text"
     of_split = "" if is_one_file else f", {split} split"
     return chosen.astype(np.int64), f"{count} of {len(items)} items of {corpus.title}{of_split}"
+
+
+def facts_of(trained: "AnyTrained") -> dict[str, Any]:
+    """What a model is, for a record of its figures."""
+    config, model = trained.config, trained.model
+    if next(model.parameters(), None) is None:  # an exact model, made of one with parameters
+        model = config.build(model.num_classes)
+    return {
+        "preset": config.preset,
+        "method": config.method.name,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "step": trained.step,
+        "seed": config.seed,
+    }
+
+
+def hardware(device: "torch.device") -> dict[str, str]:
+    """What a figure was computed by."""
+    import torch
+
+    import ardm
+
+    cpu = f"cpu, {torch.get_num_threads()} threads"
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu
+    return {"device": name, "torch": torch.__version__, "ardm": ardm.__version__}

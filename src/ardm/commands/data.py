@@ -84,13 +84,13 @@ class Data:
 
 def packed_sizes(about: "Description") -> str:
     """What a packed data set holds."""
-    counts = about.num_values() if about.medium == "text" else about.num_items()
-    sizes = ", ".join(f"{name} {count:,}" for name, count in zip(("train", "valid", "test"), counts, strict=True))
+    named = zip(("train", "valid", "test"), about.counts, strict=True)
+    sizes = ", ".join(f"{name} {count:,}" for name, count in named)
     height, width = about.size or (0, 0)
     units = {
         "text": "bytes" if about.characters is None else "characters",
         "images": f"images of {width} x {height}" if about.size else "images",
-        "audio": f"clips at {about.sample_rate} Hz",
+        "sound": f"clips at {about.sample_rate} Hz",
     }
     return f"{about.title}: {sizes} {units[about.medium]} in {len(about.shards)} shards, {about.num_bytes:,} bytes"
 

@@ -11,6 +11,8 @@ from ardm.commands.common import (
     OrderName,
     OutputPath,
     ScheduleName,
+    facts_of,
+    hardware,
     items_to_score,
     load_any,
     make_orders_and_schedule,
@@ -172,28 +174,6 @@ class Evaluate:
             return "one variable a call"
         how = "" if self.order == "strands" else f"{self.schedule} schedule, "
         return f"{how}{num_calls} calls"
-
-
-def facts_of(trained: "AnyTrained") -> dict[str, Any]:
-    """What a model is, for a record of its figures."""
-    config = trained.config
-    return {
-        "preset": config.preset,
-        "method": config.method.name,
-        "parameters": sum(p.numel() for p in trained.model.parameters()),
-        "step": trained.step,
-        "seed": config.seed,
-    }
-
-
-def hardware(device: "torch.device") -> dict[str, str]:
-    """What a figure was computed by."""
-    import torch
-
-    import ardm
-
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    return {"device": name, "torch": torch.__version__, "ardm": ardm.__version__}
 
 
 PROFILE_SUFFIXES = (".npy", ".json")

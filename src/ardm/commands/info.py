@@ -99,8 +99,7 @@ def packed_facts(folder: Path) -> dict[str, Any] | None:
         return None
     about = open_pack(folder).about
     facts: dict[str, Any] = {"kind": about.kind, "data": about.title, "published": about.is_published}
-    counts = about.num_values() if about.medium == "text" else about.num_items()
-    facts |= dict(zip(("train", "valid", "test"), counts, strict=True))
+    facts |= dict(zip(("train", "valid", "test"), about.counts, strict=True))
     if about.medium == "text":
         facts["alphabet"] = about.characters or "bytes"
     facts |= {"sample_rate": about.sample_rate, "channels": about.channels, "size": about.size and list(about.size)}

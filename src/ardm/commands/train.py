@@ -226,11 +226,10 @@ class Train:
 
     def _depth_flags(self, parametrization: str) -> dict[str, Any]:
         from ardm.config import MIXTURES
+        from ardm.presets import parametrization_with
 
-        is_direct = parametrization in MIXTURES or not self.preset.endswith("-paper")
-        implied = "direct" if self.base is not None and is_direct else None
-        chosen = self.parametrization or implied
-        if self.min_log_scale is not None and (chosen or parametrization) not in MIXTURES:
+        chosen = self.parametrization or parametrization_with(self.base, self.preset, parametrization)
+        if self.min_log_scale is not None and chosen not in MIXTURES:
             raise ValueError("--min-log-scale is for mixtures of logistics (sound without --base)")
         return _given(base=self.base, parametrization=chosen, min_log_scale=self.min_log_scale)
 

@@ -47,7 +47,7 @@ def packed_images(path: Path, channels: int, *, holds_out: bool) -> PackedImages
 
 def packed_sounds(path: Path, num_samples: int) -> PackedSounds:
     """Packed sounds for a model to score."""
-    return PackedSounds(pack=open_suited(path, "audio"), window=num_samples)
+    return PackedSounds(pack=open_suited(path, "sound"), window=num_samples)
 
 
 def open_suited(path: Path, medium: Medium) -> Pack:

@@ -31,7 +31,7 @@ KINDS: dict[str, PackedKind] = {
     "audio": "audio",
 }
 """By the names that they have on the command line."""
-Medium = Literal["text", "images", "audio"]
+Medium = Literal["text", "images", "sound"]
 SPLITS: tuple[Literal["train", "valid", "test"], ...] = ("train", "valid", "test")
 """In the order in which they are stored."""
 
@@ -76,10 +76,15 @@ class Description:
 
     @property
     def medium(self) -> Medium:
-        """Text, images or audio."""
+        """Text, images or sound."""
         if self.kind in ("cifar10", "images"):
             return "images"
-        return "audio" if self.kind in ("sc09", "audio") else "text"
+        return "sound" if self.kind in ("sc09", "audio") else "text"
+
+    @property
+    def counts(self) -> list[int]:
+        """The characters, images or clips of each split."""
+        return self.num_values() if self.medium == "text" else self.num_items()
 
     @cached_property
     def alphabet(self) -> Alphabet | None:

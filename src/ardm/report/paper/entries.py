@@ -6,6 +6,9 @@ A command is a template without the word `ardm`: {run} stands for the run's fold
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
+from ardm.config import MIXTURES
+from ardm.presets import PRESETS, parametrization_with
+
 Scale = Literal["minutes", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 PROFILE = "profile"
@@ -80,8 +83,16 @@ class Run:
         if self.start is None:
             return None
         words = f"{self.start.at(scale)} {self.flags}".split()
-        base = _value(words, "--base")
-        return Kind(words[0], _value(words, "--method") or "ardm", None if base is None else int(base))
+        preset, base, clipped = words[0], _value(words, "--base"), _value(words, "--min-log-scale")
+        depth = PRESETS[preset]().depth
+        implied = parametrization_with(base, preset, depth.parametrization)
+        return Kind(
+            preset=preset,
+            method=_value(words, "--method") or "ardm",
+            base=None if base is None else int(base),
+            parametrization=_value(words, "--parametrization") or implied,
+            min_log_scale=depth.min_log_scale if clipped is None else float(clipped),
+        )
 
 
 class Kind(NamedTuple):
@@ -90,11 +101,14 @@ class Kind(NamedTuple):
     preset: str
     method: str
     base: int | None
+    parametrization: str
+    min_log_scale: float
 
     def __str__(self) -> str:
         """For readers."""
         base = "" if self.base is None else f", base {self.base}"
-        return f"the preset {self.preset}, method {self.method}{base}"
+        clipped = f", scales from e^{self.min_log_scale:g}" if self.parametrization in MIXTURES else ""
+        return f"the preset {self.preset}, method {self.method}{base}, parametrization {self.parametrization}{clipped}"
 
 
 def _value(words: list[str], flag: str) -> str | None:

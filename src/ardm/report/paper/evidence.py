@@ -36,6 +36,8 @@ class Measured:
     """preset, method, parameters, step, seed."""
     hardware: Mapping[str, Any] = field(default_factory=dict)
     """device, torch, ardm."""
+    is_trained: bool = True
+    """Whether a model of ours gave it, and not a codec of others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,14 +167,22 @@ def _coded(rows: Any, codec: str) -> Measured | Failed:
         half_width=_number_or_none(row["half_width"]),
         estimator=f"{row['name']}: whole files, restored and compared",
         data=f"{row['num_items']} items",
-        hardware={} if network is None else {"device": network["device"]},
+        model=dict(row.get("model") or {}),
+        hardware=dict(row.get("hardware") or ({} if network is None else {"device": network["device"]})),
+        is_trained=network is not None,
     )
 
 
 def _kind(values: Any) -> Kind:
     method = values.get("method", {"name": "ardm"})  # older runs are all of ARDMs
-    base = values["depth"]["base"]
-    return Kind(str(values["preset"]), str(method["name"]), None if base is None else int(base))
+    depth = values["depth"]
+    return Kind(
+        preset=str(values["preset"]),
+        method=str(method["name"]),
+        base=None if depth["base"] is None else int(depth["base"]),
+        parametrization=str(depth["parametrization"]),
+        min_log_scale=_number(depth["min_log_scale"]),
+    )
 
 
 def _training(preset: str, log: str) -> Training | None:

@@ -52,7 +52,9 @@ class FilledRow:
         seed = "" if self.result.seed is None else f"seed {self.result.seed}"
         label = f"{self.row.method}, {self.row.calls} calls" if self.row.calls else self.row.method
         scored = _joined(self.result.estimator, self.result.data, seed)
-        trained = "" if self.run is None else _trained(self.run, self.training, self.result.model)
+        trained = ""
+        if self.run is not None and self.result.is_trained:
+            trained = _trained(self.run, self.training, self.result.model)
         return label, scored, trained, _hardware(self.result.hardware)
 
     def plain(self) -> dict[str, Any]:
