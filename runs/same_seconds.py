@@ -9,11 +9,11 @@ once, which saves a quarter of the time where training takes two minutes.
 
 import json
 import sys
-import time
 from pathlib import Path
 
 import torch
 
+from ardm.bench.training import seconds_a_step, warm_up
 from ardm.cli import main, parse
 from ardm.commands.train import Train
 from ardm.media import load_corpus
@@ -59,20 +59,8 @@ def time_a_step(words: list[str]) -> float:
     config = command._config()
     trainer = Trainer(config, load_corpus(config.data, command.data), Runtime.choose())
     with trainer.runtime.deterministic():
-        for _ in range(4):
-            trainer.train_step()
-        synchronize()
-        started = time.perf_counter()
-        for _ in range(TIMED_STEPS):
-            trainer.train_step()
-        synchronize()
-    return (time.perf_counter() - started) / TIMED_STEPS
-
-
-def synchronize() -> None:
-    """Wait for what the GPU has to do."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+        warm_up(trainer.train_step)
+        return seconds_a_step(trainer.train_step, trainer.runtime, 0.0, at_a_time=TIMED_STEPS)
 
 
 def check(status: int) -> None:

@@ -6,11 +6,13 @@ import json
 import pytest
 import torch
 
+from ardm.bench import sampling
 from ardm.bench.sampling import SampleTiming, Stopwatch, WatchedModel, random_model, time_sampling
 from ardm.checkpoint import TrainedModel, save_model
 from ardm.cli import main
 from ardm.commands.bench import even_schedule
 from ardm.commands.sample import Sample
+from ardm.model import ARDM
 from ardm.objective import Profile
 from ardm.orders import random_stage_orders
 from ardm.runtime import Runtime
@@ -50,6 +52,26 @@ def test_the_share_is_that_of_the_network():
     assert watched.watch.seconds() > 0
     watched.watch.reset()
     assert watched.watch.seconds() == 0
+
+
+def test_a_known_share(monkeypatch):
+    """By a clock that nothing moves but the calls, by 3 seconds, and the orders of a batch, by 8."""
+    now = [100.0]
+
+    def taking(seconds, function):
+        def slow(*arguments):
+            now[0] += seconds
+            return function(*arguments)
+
+        return slow
+
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    monkeypatch.setattr(ARDM, "outputs", taking(3, ARDM.outputs))
+    monkeypatch.setattr(sampling, "random_stage_orders", taking(8, random_stage_orders))
+    model = random_model(CONFIGS["text"], CPU)
+    row = time_sampling(model, even_schedule(model, 4), CPU, name="text", num_items=5, batch_size=2, seconds=100.0)
+    assert row.seconds == pytest.approx(3 * (4 * 3 + 8))
+    assert row.network_share == pytest.approx(0.6)
 
 
 def test_a_stopwatch_adds_up(monkeypatch):

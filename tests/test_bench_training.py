@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ardm.bench.exact_call import time_exact_call
-from ardm.bench.training import flops_per_item, matrix_rate, random_corpus, time_call, time_training
+from ardm.bench.training import flops_per_item, matrix_rate, random_corpus, seconds_a_step, time_call, time_training
 from ardm.checkpoint import save_model
 from ardm.cli import main
 from ardm.config import ImageData, RunConfig
@@ -36,6 +36,16 @@ def test_timings_are_consistent(config):
     assert row.share == pytest.approx(row.teraflops / row.matrix_teraflops)
     assert row.peak_bytes is None
     assert 0 < row.share < 1
+
+
+@pytest.mark.parametrize(("seconds", "num_steps"), [(0.0, 4), (10.0, 4), (10.5, 8)])
+def test_steps_are_timed_so_many_at_a_time(seconds, num_steps, monkeypatch):
+    """By a clock that only steps move, by 1, 2, ... seconds; the first 4 take 10."""
+    taken = []
+    monkeypatch.setattr("time.perf_counter", lambda: sum(taken, 0.0))
+    mean = seconds_a_step(lambda: taken.append(float(len(taken) + 1)), CPU, seconds, at_a_time=4)
+    assert len(taken) == num_steps
+    assert mean == (num_steps + 1) / 2
 
 
 def test_a_call_is_timed_without_gradients():

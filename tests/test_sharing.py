@@ -1,28 +1,35 @@
 """What the processes of a team share beside training: the same answers and bytes as of one process."""
 
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+import ardm
 from ardm.baselines.methods import score
-from ardm.checkpoint import save_model
 from ardm.cli import main
-from ardm.compression.sharing import even_ranges
+from ardm.codec.canvases import Batching
+from ardm.codec.items import ItemCodec
+from ardm.compression import modelled
+from ardm.compression.contents import content_of
+from ardm.compression.modelled import ContentCodec
+from ardm.compression.sharing import Crew, even_ranges
 from ardm.data.sound_files import wav_file
 from ardm.team import Team
 from ardm.trainer import Trainer
 from invoke import fails, output
 from launched import Forked
 from test_methods import CASES, CPU, corpus_of
-from tiny_exact import ALPHABET, SAMPLE_RATE, tiny_exact
+from tiny_exact import SAMPLE_RATE, hashing_model
+
+GOLDEN = Path(__file__).parent / "golden" / "1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +42,16 @@ class ThreadTeam(Team):
     def everyones(self, values):
         self.lists[self.rank] = list(values)
         self.barrier.wait(60)
-        return [value for part in self.lists for value in part]
+        everyones = [value for part in self.lists for value in part]
+        self.barrier.wait(60)  # nobody's next values before all have read these
+        return everyones
+
+    def handed_out(self, values):
+        return self.everyones(values or [])[self.rank]
+
+    def collected(self, value):
+        values = self.everyones([value])
+        return values if self.is_first else []
 
 
 def thread_teams(size: int) -> list[ThreadTeam]:
@@ -72,21 +88,51 @@ def test_parts_are_even(sizes, count):
     assert max(shares, default=0) <= sum(sizes) / count + max(sizes, default=0)
 
 
+def test_every_process_codes_a_part(monkeypatch):
+    contents = [content_of("abc d" * length) for length in range(12, 18)]
+    windows = {"encode_bundles": Counter(), "salvage_bundles": Counter()}
+
+    def spied(method):
+        def code(items, values, sizes, **how):
+            windows[method.__name__][threading.get_ident()] += sum(sizes)
+            return method(items, values, sizes, **how)
+
+        return code
+
+    def restored(codec):
+        return codec.decode(codec.encode(contents, codec.options(), Batching()), Batching())
+
+    def work(team):
+        crew = Crew(team, lambda path: ContentCodec(hashing_model("text")))
+        with crew.at_work() as is_leader:
+            return restored(crew.codec(Path("a.model"))) if is_leader else None
+
+    monkeypatch.setattr(modelled, "or_raw", lambda entry, *_: entry)  # coded even where that is longer
+    for name in windows:
+        monkeypatch.setattr(ItemCodec, name, spied(getattr(ItemCodec, name)))
+    assert restored(ContentCodec(hashing_model("text"))) == contents
+    alone = {name: counts.pop(threading.get_ident()) for name, counts in windows.items()}
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(work, thread_teams(3))) == [contents, None, None]
+    for name, counts in windows.items():
+        assert counts.total() == alone[name]
+        assert len(counts) == 3
+        assert min(counts.values()) > alone[name] / 6
+
+
 def make_files(folder: Path, kind: str) -> None:
-    """Files that the tiny model of a kind codes, and one that is none."""
-    draw = np.random.default_rng(0)
+    """Parts of what the golden model of a kind drew, so that it codes the longer ones, and a file that is none."""
     (folder / "below").mkdir(parents=True)
-    for number in range(5):
-        place = folder / ("below" if number % 2 else "") / f"file{number}"
-        if kind == "grey":
-            Image.fromarray(draw.integers(100, 104, (9 + 5 * number, 20), dtype=np.uint8)).save(f"{place}.png")
+    drawn = ardm.decompress((GOLDEN / f"{kind}.ardm").read_bytes(), GOLDEN / f"{kind}.model")
+    for number in range(1, 6):
+        place, part = folder / ("below" if number % 2 else "") / f"file{number}", drawn[: len(drawn) * number // 5]
+        if kind == "upscaled":
+            Image.fromarray(part).save(f"{place}.png")
         elif kind == "sound":
-            sound = draw.integers(-9, 9, 30 * number + 5).astype("<i2")
-            place.with_suffix(".wav").write_bytes(wav_file(sound[:, None], SAMPLE_RATE))
+            place.with_suffix(".wav").write_bytes(wav_file(part[:, None], SAMPLE_RATE))
         else:
-            text = "".join(draw.choice(list(ALPHABET[:4]), 100 * number + 9))
-            place.with_suffix(".txt").write_text(text, encoding="utf-8")
-    bad = {"grey": "bad.png", "sound": "bad.wav", "text": "bad.txt"}[kind]
+            place.with_suffix(".txt").write_text(part, encoding="utf-8")
+    bad = {"upscaled": "bad.png", "sound": "bad.wav", "text": "bad.txt"}[kind]
     (folder / bad).write_bytes(b"\xff\xfe\xfd")
 
 
@@ -98,20 +144,20 @@ def without_seconds(table: str) -> list[list[str]]:
     return [line.split()[:-1] for line in table.splitlines()]
 
 
-@pytest.mark.parametrize("kind", ["grey", "text"])
+@pytest.mark.parametrize("kind", ["upscaled", "text"])
 def test_two_processes_compress_and_restore_as_one(kind, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     make_files(tmp_path / "files", kind)
-    save_model(tmp_path / "a.model", tiny_exact(kind))
-    how = ["--model", "a.model", "--batch-size", "7"]
+    how = ["--model", str(GOLDEN / f"{kind}.model"), "--batch-size", "7"]
     assert main(["compress", "files", *how, "-o", "one"]) == 1
     alone = capsys.readouterr()
+    assert alone.out.count("(stored)") <= 3
     ended = Forked.start(["compress", "files", *how, "-o", "two"], 2).end()
     assert contents(tmp_path / "one") == contents(tmp_path / "two") != {}
     assert (ended.status, ended.said) == (1, alone.err)
     assert without_seconds(ended.output) == without_seconds(alone.out)
-    first = next((tmp_path / "two").rglob("*.ardm"))
-    first.write_bytes(first.read_bytes()[:-1])
+    longest = next((tmp_path / "two").rglob("file5*"))
+    longest.write_bytes(longest.read_bytes()[:-1])
     assert main(["decompress", "two", *how, "-o", "back one"]) == 1
     alone = capsys.readouterr()
     ended = Forked.start(["decompress", "two", *how, "-o", "back two"], 2).end()
@@ -122,15 +168,15 @@ def test_two_processes_compress_and_restore_as_one(kind, tmp_path, monkeypatch, 
 def test_three_processes_make_the_same_archive(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     make_files(tmp_path / "files", "sound")
-    save_model(tmp_path / "a.model", tiny_exact("sound"))
-    words = ["compress", "files", "--model", "a.model", "-o"]
+    how = ["--model", str(GOLDEN / "sound.model"), "-o"]
+    words = ["compress", "files", *how]
     assert main([*words, "one.ardma"]) == 1
-    capsys.readouterr()
+    assert capsys.readouterr().out.count("(stored)") <= 3
     ended = Forked.start([*words, "three.ardma"], 3).end()
     assert ended.line.startswith("ardm: files/bad.wav is neither a WAV nor a FLAC file")
     assert Path("one.ardma").read_bytes() == Path("three.ardma").read_bytes()
-    output(capsys, ["decompress", "three.ardma", "--model", "a.model", "-o", "one"])
-    ended = Forked.start(["decompress", "three.ardma", "--model", "a.model", "-o", "three"], 3).end()
+    output(capsys, ["decompress", "three.ardma", *how, "one"])
+    ended = Forked.start(["decompress", "three.ardma", *how, "three"], 3).end()
     assert ended.status == 0
     assert contents(tmp_path / "one") == contents(tmp_path / "three") != {}
     # What the first process finds wrong ends all, with its one line.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from ardm.bench.training import WARMUP_STEPS, random_corpus, seconds_a_step, synchronize
+from ardm.bench.training import random_corpus, seconds_a_step, synchronize, warm_up
 from ardm.config import RunConfig
 from ardm.data.packed.description import open_pack
 from ardm.data.packed.sampler import AHEAD, StreamSampler, num_bytes
@@ -99,8 +99,7 @@ def time_batches(
 def time_streaming(config: RunConfig, path: Path, runtime: Runtime, seconds: float) -> Streaming:
     """Training steps on the packed data."""
     trainer = Trainer(config, load_corpus(config.data, path), runtime)
-    for _ in range(WARMUP_STEPS):
-        trainer.train_step()
+    warm_up(trainer.train_step)
     sampler = trainer.sampler
     assert isinstance(sampler, StreamSampler)
     before, first = sampler.waited_seconds, trainer.step
@@ -112,8 +111,7 @@ def time_streaming(config: RunConfig, path: Path, runtime: Runtime, seconds: flo
 def time_resident(config: RunConfig, runtime: Runtime, seconds: float) -> float:
     """Items a second of training steps on random items that are on the device."""
     trainer = Trainer(config, random_corpus(config), runtime)
-    for _ in range(WARMUP_STEPS):
-        trainer.train_step()
+    warm_up(trainer.train_step)
     return config.train.batch_size / seconds_a_step(trainer.train_step, runtime, seconds)
 
 

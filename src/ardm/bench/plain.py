@@ -8,21 +8,20 @@ no second optimiser, no averaged weights, no profile of losses.
 """
 
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from ardm.bench.training import (
     COUNTED_ITEMS,
-    WARMUP_STEPS,
     TrainTiming,
-    peak_bytes,
     random_corpus,
-    reset_peak,
-    seconds_a_step,
+    time_training,
+    timed_steps,
+    training_flops,
 )
 from ardm.config import RunConfig
 from ardm.errors import UsageError
@@ -92,6 +91,22 @@ def plain_loss(network: nn.Module, x: Int[Tensor, "B D"], hidden_value: int) -> 
     return (losses.masked_fill(revealed, 0).sum(1, keepdim=True) / (num_variables - t)).mean()
 
 
+@dataclass(frozen=True, kw_only=True)
+class BesidePlain(TrainTiming):
+    """The training step of one preset beside the plain loop."""
+
+    plain: TrainTiming
+    speedup: float
+    """How many times as many items a second ours has."""
+
+
+def time_beside_plain(config: RunConfig, runtime: Runtime, *, seconds: float, compiled: bool) -> BesidePlain:
+    """Our steps, then those of the plain loop, each for about so many seconds."""
+    ours = time_training(config, runtime, seconds=seconds)
+    plain = time_plain(config, runtime, rate=ours.matrix_teraflops, seconds=seconds, compiled=compiled)
+    return BesidePlain(**asdict(ours), plain=plain, speedup=ours.items_per_second / plain.items_per_second)
+
+
 def time_plain(
     config: RunConfig, runtime: Runtime, *, rate: float, seconds: float = 10.0, compiled: bool = False
 ) -> TrainTiming:
@@ -100,23 +115,17 @@ def time_plain(
     hidden_value = config.depth.build(corpus.num_classes).depth.absorbing_value
     network = plain_network(config, corpus.num_classes).to(runtime.device)
     items = torch.from_numpy(corpus.items("train", config.data.shape)).to(runtime.device).long()
-    flops = _flops_per_item(network, items, hidden_value, runtime)
+    flops = training_flops(lambda x: plain_loss(network, x, hidden_value), items[:COUNTED_ITEMS], runtime)
     step = _step_function(config, network, items, hidden_value, runtime, compiled=compiled)
-    for _ in range(WARMUP_STEPS):
-        step()
-    reset_peak(runtime)
-    step_seconds = seconds_a_step(step, runtime, seconds)
-    items_per_second = config.train.batch_size / step_seconds
-    return TrainTiming(
-        preset="compiled loop" if compiled else "plain loop",
-        num_parameters=sum(p.numel() for p in network.parameters()),
+    return timed_steps(
+        "compiled loop" if compiled else "plain loop",
+        step,
+        network,
+        runtime,
         batch_size=config.train.batch_size,
-        step_seconds=step_seconds,
-        items_per_second=items_per_second,
-        teraflops=items_per_second * flops / 1e12,
-        share=items_per_second * flops / 1e12 / rate,
-        matrix_teraflops=rate,
-        peak_bytes=peak_bytes(runtime),
+        count_flops=lambda: flops,
+        rate=rate,
+        seconds=seconds,
     )
 
 
@@ -147,10 +156,3 @@ def _step_function(
         optimizer.step()
 
     return step
-
-
-def _flops_per_item(network: nn.Module, items: Int[Tensor, "N D"], hidden_value: int, runtime: Runtime) -> float:
-    """As `training.flops_per_item`, three times the forward pass."""
-    with FlopCounterMode(display=False) as counter, runtime.autocast(), torch.no_grad():
-        plain_loss(network, items[:COUNTED_ITEMS], hidden_value)
-    return 3 * float(counter.get_total_flops()) / COUNTED_ITEMS

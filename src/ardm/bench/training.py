@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import Int
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from ardm.config import AudioData, RunConfig, TextData
@@ -34,7 +36,7 @@ class TrainTiming:
     step_seconds: float
     items_per_second: float
     teraflops: float
-    """10^12 floating-point operations a second, see `flops_per_item`."""
+    """10^12 floating-point operations a second, see `training_flops`."""
     share: float
     """The same as a part of `matrix_teraflops`."""
     matrix_teraflops: float
@@ -46,18 +48,43 @@ class TrainTiming:
 def time_training(config: RunConfig, runtime: Runtime, *, seconds: float = 10.0) -> TrainTiming:
     """Whole training steps (batch, loss, gradients, optimisers, averages) for about so many seconds."""
     trainer = Trainer(config, random_corpus(config), runtime)
-    rate = matrix_rate(runtime)
-    for _ in range(WARMUP_STEPS):
-        trainer.train_step()
-    reset_peak(runtime)
-    step_seconds = seconds_a_step(trainer.train_step, runtime, seconds)
-    peak = peak_bytes(runtime)
-    items_per_second = config.train.batch_size / step_seconds
-    teraflops = items_per_second * flops_per_item(config, runtime) / 1e12
-    return TrainTiming(
-        preset=config.preset,
-        num_parameters=sum(p.numel() for p in trainer.model.parameters()),
+    return timed_steps(
+        config.preset,
+        trainer.train_step,
+        trainer.model,
+        runtime,
         batch_size=config.train.batch_size,
+        count_flops=lambda: flops_per_item(config, runtime),
+        rate=matrix_rate(runtime),
+        seconds=seconds,
+    )
+
+
+def timed_steps(
+    name: str,
+    step: Callable[[], object],
+    network: nn.Module,
+    runtime: Runtime,
+    *,
+    batch_size: int,
+    count_flops: Callable[[], float],
+    rate: float,
+    seconds: float,
+) -> TrainTiming:
+    """Steps for about so many seconds; `rate` is that of `matrix_rate`.
+
+    Operations of an item are counted at the end, so that what this takes is not in the peak of memory.
+    """
+    warm_up(step)
+    reset_peak(runtime)
+    step_seconds = seconds_a_step(step, runtime, seconds)
+    peak = peak_bytes(runtime)
+    items_per_second = batch_size / step_seconds
+    teraflops = items_per_second * count_flops() / 1e12
+    return TrainTiming(
+        preset=name,
+        num_parameters=sum(p.numel() for p in network.parameters()),
+        batch_size=batch_size,
         step_seconds=step_seconds,
         items_per_second=items_per_second,
         teraflops=teraflops,
@@ -103,31 +130,42 @@ def time_call(config: RunConfig, runtime: Runtime, *, batch_size: int = 1, secon
     )
 
 
-def seconds_a_step(step: Callable[[], object], runtime: Runtime, seconds: float) -> float:
-    """The mean time of steps that are taken for about so many seconds."""
+def warm_up(step: Callable[[], object]) -> None:
+    """Take the steps that are not timed."""
+    for _ in range(WARMUP_STEPS):
+        step()
+
+
+def seconds_a_step(step: Callable[[], object], runtime: Runtime, seconds: float, *, at_a_time: int = 5) -> float:
+    """The mean time of steps, so many at a time, once at least and for about so many seconds."""
     synchronize(runtime.device)
     started, steps = time.perf_counter(), 0
-    while time.perf_counter() - started < seconds:
-        for _ in range(5):
+    while steps == 0 or time.perf_counter() - started < seconds:
+        for _ in range(at_a_time):
             step()
-        steps += 5
+        steps += at_a_time
         synchronize(runtime.device)
     return (time.perf_counter() - started) / steps
 
 
 def flops_per_item(config: RunConfig, runtime: Runtime) -> float:
+    """Floating-point operations of a preset's training for one item, see `training_flops`."""
+    corpus = random_corpus(config)
+    model = config.build_model(corpus.num_classes).to(runtime.device)
+    generator = torch.Generator(runtime.device).manual_seed(0)
+    x = corpus.sampler(config.data.shape, runtime.device).draw(COUNTED_ITEMS, generator)
+    return training_flops(lambda x: sample_step_loss(model, x, generator), x, runtime)
+
+
+def training_flops(loss: Callable[[Tensor], object], x: Int[Tensor, "B D"], runtime: Runtime) -> float:
     """Floating-point operations of products and convolutions for one item, three times those of the forward pass.
 
     The usual count: the backward pass has two products for each of the forward pass. (PyTorch's own count of the
     backward pass takes depthwise convolutions for dense ones.)
     """
-    corpus = random_corpus(config)
-    model = config.build_model(corpus.num_classes).to(runtime.device)
-    generator = torch.Generator(runtime.device).manual_seed(0)
-    x = corpus.sampler(config.data.shape, runtime.device).draw(COUNTED_ITEMS, generator)
     with FlopCounterMode(display=False) as counter, runtime.autocast(), torch.no_grad():
-        sample_step_loss(model, x, generator)
-    return 3 * float(counter.get_total_flops()) / COUNTED_ITEMS
+        loss(x)
+    return 3 * float(counter.get_total_flops()) / len(x)
 
 
 def matrix_rate(runtime: Runtime, repeats: int = 20) -> float:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ardm.bench.codecs import CodecTiming
     from ardm.bench.items import Media
     from ardm.bench.ours import OurCodec
+    from ardm.bench.plain import BesidePlain
     from ardm.bench.plan import PlanTiming
     from ardm.bench.sampling import SampleTiming
     from ardm.bench.training import CallTiming, TrainTiming
@@ -127,37 +128,20 @@ class Bench:
         self._show(run_plan_benchmark(full=self.full), header, plan_line)
 
     def _run_train(self) -> None:
-        from ardm.bench.plain import check_plain
+        from ardm.bench.plain import check_plain, time_beside_plain
         from ardm.bench.training import time_training
 
         configurations = list(self._configurations())
-        for config, _ in configurations if self.plain else ():
+        header = (
+            f"{'':14} {'parameters':>11} {'batch':>5} {'step':>9} {'items/s':>9} {'TFLOP/s':>8} {'share':>6} memory"
+        )
+        if self.plain is None:
+            self._show((time_training(*where, seconds=self.seconds) for where in configurations), header, training_line)
+            return
+        for config, _ in configurations:
             check_plain(config)
-        if not self.as_json:
-            print(
-                f"{'':14} {'parameters':>11} {'batch':>5} {'step':>9} {'items/s':>9} {'TFLOP/s':>8} {'share':>6} memory"
-            )
-        rows = []
-        for config, runtime in configurations:
-            rows.append(asdict(row := time_training(config, runtime, seconds=self.seconds)))
-            if not self.as_json:
-                print_training(row)
-            if self.plain is not None:
-                rows[-1] |= self._run_plain(config, runtime, row)
-        if self.as_json:
-            write_output(self.output, to_json(rows))
-
-    def _run_plain(self, config: "RunConfig", runtime: "Runtime", ours: "TrainTiming") -> dict[str, Any]:
-        """A plain loop beside our step: its row, and how many times as fast ours is."""
-        from ardm.bench.plain import time_plain
-
         how: Any = {"seconds": self.seconds, "compiled": self.plain == "compiled"}
-        row = time_plain(config, runtime, rate=ours.matrix_teraflops, **how)
-        speedup = ours.items_per_second / row.items_per_second
-        if not self.as_json:
-            print_training(row)
-            print(f"{ours.preset} in ardm: {speedup:.2f} times as many items a second")
-        return {"plain": asdict(row), "speedup": speedup}
+        self._show((time_beside_plain(*where, **how) for where in configurations), header, beside_plain_lines)
 
     def _run_call(self) -> None:
         if self.model is not None:
@@ -343,13 +327,19 @@ def call_line(row: "CallTiming") -> str:
     return f"{row.preset:14} {row.num_parameters:>11,} {row.batch_size:>5} {call:>11} {work:>8.2f}"
 
 
-def print_training(row: "TrainTiming") -> None:
-    """A row for a reader."""
+def training_line(row: "TrainTiming") -> str:
+    """A row of the benchmark of training."""
     memory = "" if row.peak_bytes is None else f"{row.peak_bytes / 2**30:.1f} GiB"
-    print(
+    return (
         f"{row.preset:14} {row.num_parameters:>11,} {row.batch_size:>5} {1000 * row.step_seconds:>6.1f} ms "
         f"{row.items_per_second:>9.1f} {row.teraflops:>8.2f} {row.share:>6.1%} {memory}"
     )
+
+
+def beside_plain_lines(row: "BesidePlain") -> str:
+    """A row, that of the plain loop, and how they compare."""
+    ratio = f"{row.preset} in ardm: {row.speedup:.2f} times as many items a second"
+    return "\n".join([training_line(row), training_line(row.plain), ratio])
 
 
 def print_networks(rows: "Sequence[CodecTiming]") -> None:

@@ -67,12 +67,10 @@ class Crew:
             self.team.handed_out([None] * self.team.size)
 
     def _help(self) -> None:
-        while (part := self._own_part(None)) is not None:
+        part: _Part | None
+        while (part := self.team.handed_out(None)) is not None:
             items = self._load(part.model).item_codec(part.options)
             self.team.collected(_coded(items, part, on_batch=lambda num_rows: None))
-
-    def _own_part(self, parts: Sequence[_Part] | None) -> _Part | None:
-        return self.team.handed_out(parts)
 
     def code(self, items: ItemCodec, parts: Sequence[_Part], on_batch: Callable[[int], None]) -> list[Any]:
         """What becomes of the parts, one for each process; that of this one is coded by `items`."""
