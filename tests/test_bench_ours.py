@@ -162,6 +162,8 @@ def test_the_command_prints_json(pictures, capsys):
     assert [row["network"]["num_calls"] for row in rows] == [10, 20]
     for row in rows:
         assert (row["num_items"], row["network"]["batch_size"], row["network"]["device"]) == (3, 5, "cpu")
+        assert row["hardware"]["torch"] == torch.__version__
+        assert row["model"]["parameters"] > 0
         assert row["network"]["num_within_allowance"] == 3
         assert row["encode_items_per_second"] * 459 == pytest.approx(row["encode_bytes_per_second"])
         assert math.isfinite(row["half_width"])

@@ -10,9 +10,9 @@ timed: libraries are loaded, kernels compiled and memory is taken then.
 import math
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int
@@ -87,6 +87,10 @@ class CodecTiming:
     decode_bytes_per_second: float | None = None
     network: NetworkFigures | None = None
     """None for codecs that have no network."""
+    model: Mapping[str, Any] | None = None
+    """What the model behind the network is, if it is told."""
+    hardware: Mapping[str, str] | None = None
+    """What the figures were measured on, if it is told."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

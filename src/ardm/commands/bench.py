@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import tyro
 
-from ardm.commands.common import OutputPath, require_positive
+from ardm.commands.common import (
+    OutputPath,
+    facts_of,
+    hardware,
+    load,
+    make_schedule,
+    require_a_call_a_stage,
+    require_positive,
+)
 from ardm.commands.train import PresetName
 from ardm.errors import UsageError
 from ardm.files import check_writable
@@ -158,7 +166,6 @@ class Bench:
             raise UsageError("time the networks of presets or an exact model, not both")
         require_positive(batch_size=self.batch_size, seconds=self.seconds)
         from ardm.bench.exact_call import time_exact_call
-        from ardm.commands.common import load
 
         trained, *_ = load(path, self.device)
         if trained.exact is None:
@@ -203,7 +210,6 @@ class Bench:
     def _models_to_sample(self) -> "Iterator[tuple[str, ARDM, Callable[[int], Schedule]]]":
         """The model or those of the presets, each with a function from calls to the schedule that they have."""
         from ardm.bench.sampling import random_model
-        from ardm.commands.common import load, make_schedule
 
         if self.model is None:
             for config, runtime in self._configurations():
@@ -234,11 +240,17 @@ class Bench:
         if self.seed is not None and self.seed < 0:
             raise UsageError(f"--seed must not be negative, got {self.seed}")
         from ardm.bench.ours import our_codecs
-        from ardm.commands.common import load
+
+        trained, device, _ = load(self.model, self.device)
+        ours = our_codecs(trained, self.calls, batch_size=self.batch_size)
+        media, rows = self._rows(trained, ours)
+        model, machine = facts_of(trained), hardware(device)
+        return media, (replace(row, model=model if row.network else None, hardware=machine) for row in rows)
+
+    def _rows(self, trained: "TrainedModel", ours: "Sequence[OurCodec]") -> "tuple[Media, Iterator[CodecTiming]]":
+        """The same, without what they were measured with."""
         from ardm.media import has_corpus
 
-        trained, *_ = load(self.model, self.device)
-        ours = our_codecs(trained, self.calls, batch_size=self.batch_size)
         if self.data is None:
             return self._files_benchmark(self.files, ours)
         if has_corpus(trained.config.data, self.data) or not self.data.exists():
@@ -307,7 +319,6 @@ class Bench:
 
 def even_schedule(model: "ARDM", num_calls: int) -> "Schedule":
     """Calls for as many variables each, one for each stage at least."""
-    from ardm.commands.common import require_a_call_a_stage
     from ardm.schedule import uniform_schedule
 
     require_a_call_a_stage(num_calls, model.num_stages)
