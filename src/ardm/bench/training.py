@@ -46,18 +46,19 @@ class TrainTiming:
 
 
 def time_training(config: RunConfig, runtime: Runtime, *, seconds: float = 10.0) -> TrainTiming:
-    """Whole training steps (batch, loss, gradients, optimisers, averages) for about so many seconds."""
+    """Whole training steps (batch, loss, gradients, optimisers, averages) for about so many seconds, as runs take them."""
     trainer = Trainer(config, random_corpus(config), runtime)
-    return timed_steps(
-        config.preset,
-        trainer.train_step,
-        trainer.model,
-        runtime,
-        batch_size=config.train.batch_size,
-        count_flops=lambda: flops_per_item(config, runtime),
-        rate=matrix_rate(runtime),
-        seconds=seconds,
-    )
+    with runtime.deterministic():
+        return timed_steps(
+            config.preset,
+            trainer.train_step,
+            trainer.model,
+            runtime,
+            batch_size=config.train.batch_size,
+            count_flops=lambda: flops_per_item(config, runtime),
+            rate=matrix_rate(runtime),
+            seconds=seconds,
+        )
 
 
 def timed_steps(
