@@ -46,7 +46,7 @@ class TrainTiming:
 
 
 def time_training(config: RunConfig, runtime: Runtime, *, seconds: float = 10.0) -> TrainTiming:
-    """Whole training steps (batch, loss, gradients, optimisers, averages) for about so many seconds, as runs take them."""
+    """Whole training steps (batch, loss, gradients, optimisers, averages) as in runs, for about so many seconds."""
     trainer = Trainer(config, random_corpus(config), runtime)
     with runtime.deterministic():
         return timed_steps(
