@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import ardm
+from ardm import trainer as trainer_module
 from ardm.checkpoint import load_model
 from ardm.config import DepthConfig, RunConfig
 from ardm.data.corpus import Corpus
@@ -14,6 +15,7 @@ from ardm.exact.network import FORCED_OPERATIONS
 from ardm.likelihood import exact_bits
 from ardm.media import load_corpus
 from ardm.orders import random_stage_orders
+from ardm.recordings import for_many_calls
 from ardm.runtime import Runtime
 from ardm.sample import sample_items
 from ardm.schedule import uniform_schedule
@@ -82,6 +84,36 @@ def test_bits_agree_with_the_cpu(tmp_path, generator, kind):
     assert drawn.shape == x.shape
     on_cpu = exact_bits(model.cpu(), x.cpu(), orders, schedule)
     torch.testing.assert_close(on_cuda.cpu(), on_cpu, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_recorded_passes_are_passes(tmp_path, monkeypatch, kind):
+    for name, num_unrecorded in (("recorded", 3), ("run", 10**6)):
+        monkeypatch.setattr(trainer_module, "UNRECORDED_PASSES", num_unrecorded)
+        (tmp_path / name).mkdir()
+        trainer = Trainer(*make(kind, tmp_path / name), Runtime.choose("cuda"))
+        run_training(trainer, tmp_path / name)
+        assert bool(trainer._recorded) == (name == "recorded")
+    assert_same_state(tmp_path / "recorded", tmp_path / "run")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_of_recorded_calls_are_those_of_calls(tmp_path, kind):
+    runtime = Runtime.choose("cuda")
+    model = Trainer(*make(kind, tmp_path), runtime).averaged
+    num_stages, num_variables = model.num_stages, model.num_variables
+    schedule = uniform_schedule(num_variables, 8 * num_stages, num_stages=num_stages)
+
+    def draw(called):
+        generator = torch.Generator("cuda").manual_seed(0)
+        orders = random_stage_orders(3, num_stages, num_variables, generator)
+        return [sample_items(called, orders, schedule, generator).tolist() for _ in range(3)]
+
+    with runtime.autocast():
+        plain = draw(model)
+        with for_many_calls(model) as called:
+            assert draw(called) == plain
+            assert called._recorded._own.recordings
 
 
 WAYS = ["compiled", "int8", "float32", "float64"]

@@ -106,7 +106,7 @@ class BaseDepthMap(DepthMap):
     def digit_scale(self, stage: Int[Tensor, "B"]) -> Int[Tensor, "B"]:
         """The weight b^(S-1-stage) of the digit that a stage generates."""
         exponent = self.num_stages - 1 - stage
-        return torch.as_tensor(self.base, device=exponent.device) ** exponent
+        return torch.pow(self.base, exponent)
 
 
 def absorbing(num_classes: int, value: int | None = None) -> DepthMap:

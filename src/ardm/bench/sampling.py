@@ -12,6 +12,7 @@ from ardm.bench.training import peak_bytes, random_corpus, reset_peak, synchroni
 from ardm.config import RunConfig
 from ardm.model import ARDM
 from ardm.orders import random_stage_orders
+from ardm.recordings import for_many_calls
 from ardm.runtime import Runtime
 from ardm.sample import BATCH_SIZE, batch_generator, batch_sizes, sample_chain
 from ardm.schedule import Schedule
@@ -19,6 +20,8 @@ from ardm.schedule import Schedule
 DEFAULT_ITEMS, DEFAULT_CALLS = (1, 4, 16, 64, 256, 1024, 4096), (20, 50)
 WARMUP_CALLS = 3
 """Calls of each size of batch that are not timed: memory is taken and kernels are chosen in them."""
+WARMUP_BATCHES = 3
+"""Whole batches of each size that are not timed on CUDA, where calls of sizes that come again are recorded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +59,10 @@ def time_sampling(
     seconds: float = 10.0,
 ) -> SampleTiming:
     """Passes over all items for about so many seconds, at least one."""
-    watched = WatchedModel(model, runtime.device)
     sizes = batch_sizes(num_items, batch_size)
-    with runtime.autocast():
-        for size in {*sizes}:
-            draw_batch(watched, schedule, size, batch_generator(0, 0, runtime.device), WARMUP_CALLS)
+    with runtime.autocast(), for_many_calls(model) as called:
+        watched = WatchedModel(called, runtime.device)
+        warm_up(watched, schedule, {*sizes})
         synchronize(runtime.device)
         watched.watch.reset()
         reset_peak(runtime)
@@ -84,6 +86,15 @@ def time_sampling(
 def random_model(config: RunConfig, runtime: Runtime) -> ARDM:
     """A preset's model with the weights that training begins with."""
     return config.build_model(random_corpus(config).num_classes).to(runtime.device).eval()
+
+
+def warm_up(model: "WatchedModel", schedule: Schedule, sizes: set[int]) -> None:
+    """Begin to draw a batch of each size, on CUDA to the end and again."""
+    on_cuda = model.watch.device.type == "cuda"
+    for size in sizes:
+        for batch in range(WARMUP_BATCHES if on_cuda else 1):
+            generator = batch_generator(0, batch, model.watch.device)
+            draw_batch(model, schedule, size, generator, None if on_cuda else WARMUP_CALLS)
 
 
 def draw_batches(model: "WatchedModel", schedule: Schedule, sizes: list[int]) -> None:
@@ -148,9 +159,9 @@ class WatchedModel(ARDM):
 
     def __init__(self, model: ARDM, device: torch.device) -> None:
         super().__init__(model.network, model.parametrization, model.shape)
-        self.watch = Stopwatch(device)
+        self._model, self.watch = model, Stopwatch(device)
 
     def outputs(self, *arguments: Tensor | None) -> Tensor:
         """The network's outputs."""
         with self.watch.running():
-            return super().outputs(*arguments)  # type: ignore[arg-type]
+            return self._model.outputs(*arguments)  # type: ignore[arg-type]

@@ -1,6 +1,5 @@
 """Batches in threads: a GPU computes for some while the symbols of others are read."""
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,20 +8,12 @@ from typing import Any, TypeVar
 
 import torch
 
+from ardm.recordings import own_stream
+
 Result = TypeVar("Result")
 
 BATCHES_AT_A_TIME = {"cpu": 1, "cuda": 4}
 """Batches that are coded at a time, by the kind of device; exact networks have threads of their own on a CPU."""
-
-
-class _OfThread(threading.local):
-    """What a thread keeps."""
-
-    def __init__(self) -> None:
-        self.streams: dict[torch.device, torch.cuda.Stream] = {}
-
-
-_OWN = _OfThread()
 
 
 def in_threads(device: torch.device, function: Callable[..., Result], *columns: Iterable[Any]) -> Iterator[Result]:
@@ -41,19 +32,11 @@ def in_threads(device: torch.device, function: Callable[..., Result], *columns: 
 
 @cache
 def _pool(num_threads: int) -> ThreadPoolExecutor:
-    """Threads that stay, as they keep recordings of calls (see `exact.recordings`)."""
+    """Threads that stay, as they keep recordings of calls (see `recordings`)."""
     return ThreadPoolExecutor(num_threads)
 
 
 def _on_own_stream(device: torch.device, function: Callable[..., Result], *arguments: Any) -> Result:
     """What a function gives, computed where no other thread's computing is waited for."""
-    if device.type != "cuda":
+    with own_stream(device):
         return function(*arguments)
-    if device not in _OWN.streams:
-        _OWN.streams[device] = torch.cuda.Stream(device)
-    stream = _OWN.streams[device]
-    stream.wait_stream(torch.cuda.default_stream(device))
-    with torch.cuda.stream(stream):
-        result = function(*arguments)
-    stream.synchronize()
-    return result

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from ardm.checkpoint import TrainedBaseline, TrainedModel
     from ardm.media.medium import GappedItem, Medium
+    from ardm.model import ARDM
     from ardm.orders import Shape
     from ardm.schedule import Schedule
     from ardm.team import Team
@@ -95,6 +96,7 @@ class SamplerFlags:
         from ardm.media import medium_of
         from ardm.media.medium import steps_to_fill
         from ardm.parametrizations import LogisticMixtureParametrization
+        from ardm.recordings import for_many_calls
 
         model, medium = trained.model, medium_of(trained)
         if self.top_p < 1 and isinstance(model.parametrization, LogisticMixtureParametrization):
@@ -102,14 +104,15 @@ class SamplerFlags:
         steps = steps_to_fill(gaps, model.num_variables, model.num_stages)
         schedule = make_schedule(trained, self.calls, self.schedule, *steps)
         length = gaps.length if gaps else model.num_variables
-        self.show(
-            medium,
-            model.shape,
-            lambda count, generator: self._states(trained, schedule, count, generator, gaps),
-            team,
-            num_calls=schedule.num_calls,
-            length=length,
-        )
+        with for_many_calls(model) as called:
+            self.show(
+                medium,
+                model.shape,
+                lambda count, generator: self._states(called, schedule, count, generator, gaps),
+                team,
+                num_calls=schedule.num_calls,
+                length=length,
+            )
 
     def show(
         self,
@@ -153,7 +156,7 @@ class SamplerFlags:
 
     def _states(
         self,
-        trained: "TrainedModel",
+        model: "ARDM",
         schedule: "Schedule",
         count: int,
         generator: "torch.Generator",
@@ -162,7 +165,6 @@ class SamplerFlags:
         """The values of a batch after each call, as they are shown."""
         from ardm.sample import sample_chain
 
-        model = trained.model
         orders, schedule = make_orders_and_schedule(self.order, schedule, count, model.shape, generator)
         given = None if gaps is None else gaps.given(count, orders.device)
         orders = orders if gaps is None else gaps.sorted(orders)

@@ -18,12 +18,10 @@ from torch import Tensor, nn
 from ardm.errors import ExactError
 from ardm.exact.operations import Operations, available_operations
 from ardm.exact.outputs import OutputUnits
-from ardm.exact.recordings import Recorded
+from ardm.recordings import Recorded, padded
 
 PART_POSITIONS = 8192
 """On a CPU so many variables are evaluated at a time in a thread: more would leave its caches."""
-FEWEST_WANTED = 64
-"""On a GPU at least so many variables are computed."""
 FORCED_OPERATIONS = "ARDM_EXACT"
 """Environment variable that names the only operations to use: compiled, int8, float32 or float64."""
 MOST_OF_A_REASON = 120
@@ -105,7 +103,7 @@ class ExactNetwork(nn.Module):
 
     def _integers(self, inputs: Tensor, mask: Tensor, stage: Tensor, where: Tensor, ops: Operations) -> Tensor:
         if inputs.device.type != "cpu":
-            return self._recorded(ops)(inputs, mask, stage, _padded(where))[:, : where.shape[1]]
+            return self._recorded(ops)(inputs, mask, stage, padded(where))[:, : where.shape[1]]
         cores = torch.get_num_threads()
         num_items = max(1, min(PART_POSITIONS // inputs[0].numel(), -(-len(inputs) // cores)))
         parts = list(zip(*(x.split(num_items) for x in (inputs, mask, stage, where)), strict=True))
@@ -152,12 +150,6 @@ class ExactNetwork(nn.Module):
             if device not in self._chosen:
                 self._chosen[device] = choose_operations(self.core, self.test, device)
         return self._chosen[device]
-
-
-def _padded(where: Int[Tensor, "B N"]) -> Int[Tensor, "B M"]:
-    """As many wanted variables as a power of two, so that few sizes come again and again."""
-    num_wanted = where.shape[1]
-    return nn.functional.pad(where, (0, max(FEWEST_WANTED, 1 << (num_wanted - 1).bit_length()) - num_wanted))
 
 
 def choose_operations(core: nn.Module, test: SelfTest, device: torch.device) -> Operations:
