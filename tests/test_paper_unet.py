@@ -169,7 +169,7 @@ def test_a_block_is_what_its_formula_says(generator):
     block = ResBlock(8, 4, 2).double()
     for parameter in block.parameters():
         torch.nn.init.normal_(parameter, generator=generator)
-    x = torch.randn(2, 8, 5, 3, generator=generator, dtype=torch.float64)
+    x, skip = torch.randn(2, 2, 4, 5, 3, generator=generator, dtype=torch.float64).unbind(1)
     step = torch.randn(2, 16, generator=generator, dtype=torch.float64)
 
     def norm_swish(x, norm):
@@ -184,11 +184,14 @@ def test_a_block_is_what_its_formula_says(generator):
         windows = padded.unfold(2, 3, 1).unfold(3, 3, 1)
         return torch.einsum("bihwyx,oiyx->bohw", windows, layer.weight) + layer.bias[:, None, None]
 
-    h = convolve(norm_swish(x, block.first_norm), block.first) + (step @ block.step.weight.T)[:, :, None, None]
+    both = torch.cat((x, skip), 1)
+    h = convolve(norm_swish(both, block.first_norm), block.first) + (step @ block.step.weight.T)[:, :, None, None]
     h = convolve(norm_swish(h, block.second_norm), block.second)
-    shortcut = torch.einsum("bihw,oi->bohw", x, block.shortcut.weight[..., 0, 0])
+    shortcut = torch.einsum("bihw,oi->bohw", both, block.shortcut.weight[..., 0, 0])
     shortcut = shortcut + block.shortcut.bias[:, None, None]
-    torch.testing.assert_close(block(x, step), shortcut + h)
+    torch.testing.assert_close(block(x, step, skip), shortcut + h)
+    compiled = torch.compile(block, backend="eager")  # whose norms are written out
+    torch.testing.assert_close(compiled(x, step, skip), shortcut + h)
 
 
 def test_attention_is_a_softmax_over_all_pixels(generator):

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ardm.nn.layers import embed, linear, rms_norm, sinusoids
+from ardm.nn.layers import ReadOut, embed, linear, rms_norm, sinusoids
 from ardm.nn.paper_transformer import NORM_EPSILON, PaperBlock, PaperTransformerConfig, initialise_like_the_paper
 from ardm.nn.transformer import Block, Rotation, TransformerConfig, rotary_angles, rotary_angles_at
 
@@ -39,7 +39,7 @@ class ShiftedTransformer(nn.Module):
         else:
             self.blocks = nn.ModuleList(PaperBlock(config, causal=True) for _ in range(config.num_layers))
             self.norm = nn.LayerNorm(config.width, eps=NORM_EPSILON)
-            self.head = nn.Linear(config.width, num_outputs)
+            self.head = ReadOut(config.width, num_outputs)
             initialise_like_the_paper(self)
 
     def trunk(self, x: Float[Tensor, "B D C"], *rotations: Rotation) -> Float[Tensor, "B D O"]:
@@ -60,7 +60,7 @@ class CausalTransformer(ShiftedTransformer):
         x, length = embed(self.embedding, tokens), tokens.shape[1]
         if isinstance(self.config, TransformerConfig):
             return self.trunk(x, rotary_angles(length, self.config.head_width, x))
-        return self.trunk(x + sinusoids(torch.arange(length, device=x.device).float(), x.shape[2]))
+        return self.trunk(x + sinusoids(torch.arange(length, device=x.device).float(), x.shape[2]).to(x.dtype))
 
 
 class OATransformer(ShiftedTransformer):
@@ -77,10 +77,10 @@ class OATransformer(ShiftedTransformer):
 
     def forward(self, tokens: Int[Tensor, "B D"], order: Int[Tensor, "B D"]) -> Float[Tensor, "B D O"]:
         """Outputs for every place of the order."""
-        x, codes = embed(self.embedding, tokens), position_codes(order, self.config.width)
+        x = embed(self.embedding, tokens)
+        x = x + position_codes(order, self.config.width).to(x.dtype)
         if not isinstance(self.config, TransformerConfig):
-            return self.trunk(x + codes)
-        x = x + codes.to(x.dtype)
+            return self.trunk(x)
         positions = (order, F.pad(order[:, :-1], (1, 0), value=-1))
         # cosines and sines (B, 1, D, C), alike for all heads
         return self.trunk(x, *(rotary_angles_at(p[:, None], self.config.head_width, x) for p in positions))

@@ -8,6 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 STEP_SCALE = 1000.0
+MATRIX_UNIT = 8
+"""GPUs multiply matrices whose sides are multiples of this several times as fast as others."""
 
 
 def linear(num_inputs: int, num_outputs: int, *, bias: bool = False, zero: bool = False) -> nn.Linear:
@@ -35,8 +37,19 @@ def full_precision(layer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 def embed(table: Float[Tensor, "V C"], index: Int[Tensor, "B D"]) -> Float[Tensor, "B D C"]:
     """Rows of the table, as a product with one-hot rows: its gradient is a product too, hence deterministic."""
-    one_hot = index[..., None] == torch.arange(len(table), device=index.device)
-    return one_hot.to(table.dtype) @ table
+    padded = F.pad(table, (0, 0, 0, -len(table) % MATRIX_UNIT))
+    one_hot = index[..., None] == torch.arange(len(padded), device=index.device)
+    return one_hot.to(table.dtype) @ padded
+
+
+class ReadOut(nn.Linear):
+    """A linear map to outputs, however few, by a product that matrix units take."""
+
+    def forward(self, x: Float[Tensor, "*B C"]) -> Float[Tensor, "*B O"]:
+        """The outputs."""
+        extra = -self.out_features % MATRIX_UNIT
+        outputs = F.linear(x, F.pad(self.weight, (0, 0, 0, extra)), F.pad(self.bias, (0, extra)))
+        return outputs[..., : self.out_features]
 
 
 def rows_at(x: Float[Tensor, "B D C"], where: Int[Tensor, "B N"]) -> Float[Tensor, "B N C"]:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ardm.nn.layers import embed, rows_at, sinusoids
+from ardm.nn.layers import ReadOut, embed, rows_at, sinusoids
 
 NORM_EPSILON = 1e-6
 
@@ -43,7 +43,7 @@ class PaperTransformer(nn.Module):
         self.embedding = nn.Parameter(torch.randn(num_values, config.width))
         self.blocks = nn.ModuleList(PaperBlock(config) for _ in range(config.num_layers))
         self.norm = nn.LayerNorm(config.width, eps=NORM_EPSILON)
-        self.head = nn.Linear(config.width, num_outputs)
+        self.head = ReadOut(config.width, num_outputs)
         states = 2 * num_stages if num_stages > 1 else 0
         self.state_embedding = nn.Parameter(torch.randn(states, config.width)) if states else None
         initialise_like_the_paper(self)
@@ -75,7 +75,7 @@ class PaperTransformer(nn.Module):
         self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], stage: Int[Tensor, "B"]
     ) -> Float[Tensor, "B D C"]:
         x = embed(self.embedding, inputs)
-        x = x + sinusoids(torch.arange(x.shape[1], device=x.device).float(), x.shape[2])
+        x = x + sinusoids(torch.arange(x.shape[1], device=x.device).float(), x.shape[2]).to(x.dtype)
         if self.state_embedding is not None:
             x = x + embed(self.state_embedding, 2 * stage[:, None] + mask)
         for block in self.blocks:

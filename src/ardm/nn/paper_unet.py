@@ -90,7 +90,7 @@ class PaperUNet(nn.Module):
         x = middle[0](skips[-1], step)
         x = middle[1](self.attention(x), step)
         for block in up:
-            x = block(torch.cat((x, skips.pop()), dim=1), step)
+            x = block(x, step, skips.pop())
         return x
 
     def _blocks(self) -> tuple[list[nn.Module], list[nn.Module], list[nn.Module]]:
@@ -146,8 +146,12 @@ class ResBlock(nn.Module):
         self.step = linear(4 * width, width, zero=True)
         self.shortcut = convolution(num_inputs, width, 1) if num_inputs != width else nn.Identity()
 
-    def forward(self, x: Float[Tensor, "B I H W"], step: Float[Tensor, "B E"]) -> Float[Tensor, "B F H W"]:
-        """The block's output."""
+    def forward(
+        self, x: Float[Tensor, "B F H W"], step: Float[Tensor, "B E"], skip: Float[Tensor, "B F H W"] | None = None
+    ) -> Float[Tensor, "B F H W"]:
+        """The block's output for x, or for x joined with a skip."""
+        if skip is not None:
+            x = torch.cat((x, skip), dim=1)
         h = self.first(F.silu(self.first_norm(x))) + self.step(step)[..., None, None]
         h = self.second(F.silu(self.second_norm(h)))
         output: Tensor = self.shortcut(x) + h
@@ -172,9 +176,35 @@ class PixelAttention(nn.Module):
         return x + output.mT.unflatten(2, x.shape[2:])
 
 
-def group_norm(width: int, num_groups: int) -> nn.GroupNorm:
+class GroupNorm(nn.GroupNorm):
+    """`nn.GroupNorm`, which compiled code computes by the moments of channels.
+
+    Those lie side by side in a channels-last tensor; groups of them would have PyTorch rearrange it for every norm.
+    """
+
+    def forward(self, x: Float[Tensor, "B F H W"]) -> Float[Tensor, "B F H W"]:
+        """The features of each group with mean 0 and variance 1, then scaled and shifted."""
+        if not torch.compiler.is_compiling():
+            return super().forward(x)
+        with torch.autocast(x.device.type, enabled=False):
+            wide = x.to(torch.promote_types(x.dtype, torch.float32))
+            scale, shift = (part.flatten(1)[..., None, None] for part in self._scale_and_shift(wide))
+            return (wide * scale + shift).to(x.dtype)
+
+    def _scale_and_shift(self, x: Float[Tensor, "B F H W"]) -> tuple[Tensor, Tensor]:
+        """What each feature is multiplied by and what is added to it, (B, groups, features of a group)."""
+        variances, means = (
+            moment.unflatten(1, (self.num_groups, -1)) for moment in torch.var_mean(x, dim=(2, 3), correction=0)
+        )
+        mean = means.mean(2, keepdim=True)
+        variance = variances.mean(2, keepdim=True) + (means - mean).square().mean(2, keepdim=True)
+        scale = (variance + self.eps).rsqrt() * self.weight.view(self.num_groups, -1)
+        return scale, self.bias.view(self.num_groups, -1) - mean * scale
+
+
+def group_norm(width: int, num_groups: int) -> GroupNorm:
     """A group norm with the epsilon of VDM's code."""
-    return nn.GroupNorm(num_groups, width, eps=NORM_EPSILON)
+    return GroupNorm(num_groups, width, eps=NORM_EPSILON)
 
 
 def convolution(num_inputs: int, num_outputs: int, size: int, *, zero: bool = False) -> nn.Conv2d:
