@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ardm.bench.plain import OwnNetwork, PlainTransformer, plain_loss, plain_network, time_plain
-from ardm.bench.training import flops_per_item
+from ardm.bench.training import MatrixRates, flops_per_item
 from ardm.cli import main
 from ardm.nn import PaperTransformer, PaperTransformerConfig
 from ardm.presets import PRESETS
@@ -64,9 +64,10 @@ def test_hidden_values_do_not_leak():
     ids=["text", "paper", "images"],
 )
 def test_timings_are_consistent(config):
-    row = time_plain(config, CPU, rate=0.5, seconds=0.01)
+    row = time_plain(config, CPU, rates=MatrixRates(burst=0.8, lasting=0.5), seconds=0.01)
     assert row.items_per_second == pytest.approx(row.batch_size / row.step_seconds)
     assert row.share == pytest.approx(row.teraflops / 0.5)
+    assert row.burst_share == pytest.approx(row.teraflops / 0.8)
     assert row.teraflops == pytest.approx(row.items_per_second * flops_per_item(config, CPU) / 1e12, rel=0.3)
 
 

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import ardm
-from ardm import trainer as trainer_module
 from ardm.checkpoint import load_model
 from ardm.config import DepthConfig, RunConfig
 from ardm.data.corpus import Corpus
@@ -84,17 +83,6 @@ def test_bits_agree_with_the_cpu(tmp_path, generator, kind):
     assert drawn.shape == x.shape
     on_cpu = exact_bits(model.cpu(), x.cpu(), orders, schedule)
     torch.testing.assert_close(on_cuda.cpu(), on_cpu, rtol=1e-4, atol=1e-3)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_recorded_passes_are_passes(tmp_path, monkeypatch, kind):
-    for name, num_unrecorded in (("recorded", 3), ("run", 10**6)):
-        monkeypatch.setattr(trainer_module, "UNRECORDED_PASSES", num_unrecorded)
-        (tmp_path / name).mkdir()
-        trainer = Trainer(*make(kind, tmp_path / name), Runtime.choose("cuda"))
-        run_training(trainer, tmp_path / name)
-        assert bool(trainer._recorded) == (name == "recorded")
-    assert_same_state(tmp_path / "recorded", tmp_path / "run")
 
 
 @pytest.mark.parametrize("kind", KINDS)

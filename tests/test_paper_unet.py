@@ -165,7 +165,7 @@ def test_blocks_work_on_channels_last_tensors(generator):
     assert all(x.is_contiguous(memory_format=torch.channels_last) for x in seen)
 
 
-def test_a_block_is_what_its_formula_says(generator):
+def test_a_block_is_what_its_formula_says(generator, monkeypatch):
     block = ResBlock(8, 4, 2).double()
     for parameter in block.parameters():
         torch.nn.init.normal_(parameter, generator=generator)
@@ -190,8 +190,8 @@ def test_a_block_is_what_its_formula_says(generator):
     shortcut = torch.einsum("bihw,oi->bohw", both, block.shortcut.weight[..., 0, 0])
     shortcut = shortcut + block.shortcut.bias[:, None, None]
     torch.testing.assert_close(block(x, step, skip), shortcut + h)
-    compiled = torch.compile(block, backend="eager")  # whose norms are written out
-    torch.testing.assert_close(compiled(x, step, skip), shortcut + h)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)  # when norms are written out
+    torch.testing.assert_close(block(x, step, skip), shortcut + h)
 
 
 def test_attention_is_a_softmax_over_all_pixels(generator):

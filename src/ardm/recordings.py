@@ -1,4 +1,4 @@
-"""Calls of networks and passes of training on a GPU as recorded graphs: one launch instead of hundreds.
+"""Calls of networks on a GPU as recorded graphs: one launch instead of hundreds.
 
 Calls are recorded where sizes come again, and only on a stream that is a thread's own (`own_stream`). The default
 stream cannot be recorded, and PyTorch deals out the same few streams over and over: work that another thread gave to a
@@ -19,7 +19,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ardm.model import ARDM
-from ardm.objective import Losses
 
 CALLS_BEFORE = 2
 """Calls of a size before it is recorded, which takes as long as some calls."""
@@ -169,32 +168,3 @@ def round_blocks(network: nn.Module) -> None:
     for name, parameter in network.named_parameters():
         if "blocks." in name and parameter.ndim > 1:
             parameter.data = parameter.bfloat16()
-
-
-class RecordedPass:
-    """A forward and backward pass, recorded once and played for other batches of the same shape.
-
-    Gradients are added to tensors that must stay where they are. Draws are those that the pass itself would make, from
-    the generator's state at the time.
-    """
-
-    def __init__(
-        self, run: "Pass", generator: torch.Generator, x: Int[Tensor, "B D"], rank: Int[Tensor, "B D"] | None
-    ) -> None:
-        self._x, self._rank = x.clone(), None if rank is None else rank.clone()
-        self._graph = torch.cuda.CUDAGraph()
-        self._graph.register_generator_state(generator)
-        with torch.cuda.graph(self._graph):
-            self._losses = run(self._x, self._rank)
-
-    def __call__(self, x: Int[Tensor, "B D"], rank: Int[Tensor, "B D"] | None) -> Losses:
-        """The losses of a batch."""
-        self._x.copy_(x)
-        if self._rank is not None and rank is not None:
-            self._rank.copy_(rank)
-        self._graph.replay()
-        return self._losses.map(torch.clone)
-
-
-Pass = Callable[[Tensor, Tensor | None], Losses]
-"""Adds the gradients of a batch, masked in orders with given ranks or in any, to those of the weights."""

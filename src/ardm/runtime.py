@@ -36,11 +36,6 @@ class Runtime:
             raise UsageError(f"device {device!r} cannot be used: {str(error).splitlines()[0]}") from None
         return cls(device=resolved, compile=compile and resolved.type == "cuda")
 
-    @property
-    def records(self) -> bool:
-        """Whether the passes of training are recorded as CUDA graphs; those of several processes are not."""
-        return self.compile and self.team.size == 1 and not self.shares_weights
-
     @contextmanager
     def deterministic(self) -> Iterator[None]:
         """Convolutions that give the same gradients again, which a resumed run needs."""

@@ -32,13 +32,9 @@ from ardm.model import ARDM
 from ardm.objective import Losses, Profile, StepLoss, joined, sample_step_loss
 from ardm.optim import Muon, is_hidden_matrix
 from ardm.orders import NAMED_ORDERS, random_orders, random_strand_ranks, ranks
-from ardm.recordings import Pass, RecordedPass
 from ardm.runtime import Runtime
 from ardm.sharding import add_gradients_up, gathered, piece_like, share_out, whole
 from ardm.team import Team
-
-UNRECORDED_PASSES = 3
-"""Passes that compile and choose kernels, before one is recorded."""
 
 
 class Objective(nn.Module):
@@ -73,8 +69,6 @@ class Trainer:
         self._sampler = corpus.sampler(config.data.shape, device)
         self._eval_items = self._choose_eval_items()
         self._generator = torch.Generator(device)
-        self._num_passes = 0
-        self._recorded: dict[bool, RecordedPass] = {}
         self._rank = named_rank(config, device)
 
     def _placed_objective(self) -> nn.Module:
@@ -140,32 +134,12 @@ class Trainer:
         x = self._sampler.draw(config.shard_size, self._generator)
         rank = self._ranks() if config.has_order(self.step) else None
         with self._sharing_gradients(is_last):
-            return self._pass(x, rank)(x, rank)
-
-    @property
-    def _records(self) -> bool:
-        """Whether passes are recorded; those of baselines may look at their numbers."""
-        return self.runtime.records and self.config.method.is_ardm
-
-    def _pass(self, x: Int[Tensor, "B D"], rank: Int[Tensor, "B D"] | None) -> Pass:
-        """What adds gradients: recorded, with orders or without, once the first passes have compiled all."""
-        self._num_passes += 1
-        if not self._records or self._num_passes <= UNRECORDED_PASSES:
-            return self._backward
-        has_order = rank is not None
-        if has_order not in self._recorded:
-            self._recorded[has_order] = RecordedPass(self._backward, self._generator, x, rank)
-        return self._recorded[has_order]
-
-    def _backward(self, x: Int[Tensor, "B D"], rank: Int[Tensor, "B D"] | None) -> Losses:
-        """The losses of a shard, and their gradients added to what is there."""
-        config, team = self.config.train, self.runtime.team
-        with self.runtime.autocast():
-            losses: Losses = self._objective(x, self._generator, rank)
-        bits, cross_entropy = losses.bits_per_dim.mean(), losses.cross_entropy.mean()
-        weight = team.size / config.num_shards  # what is shared is the mean over processes
-        (weight * (bits + config.cross_entropy_weight * cross_entropy)).backward()
-        return losses.map(torch.detach)
+            with self.runtime.autocast():
+                losses: Losses = self._objective(x, self._generator, rank)
+            bits, cross_entropy = losses.bits_per_dim.mean(), losses.cross_entropy.mean()
+            weight = team.size / config.num_shards  # what is shared is the mean over processes
+            (weight * (bits + config.cross_entropy_weight * cross_entropy)).backward()
+        return losses
 
     def _sharing_gradients(self, is_last: bool) -> AbstractContextManager[Any]:
         """A context in which gradients of a team are added up, if this shard is the last, or only a process's own."""
@@ -190,7 +164,7 @@ class Trainer:
             for group in optimizer.param_groups:
                 group["lr"] = group["peak_rate"] * rate_factor
             optimizer.step()
-            optimizer.zero_grad(set_to_none=not self._records)
+            optimizer.zero_grad(set_to_none=True)
         # Early on the average follows closely, so that short runs are not held back by their first steps.
         decay = min(self.config.train.ema_decay, (self.step + 1) / (self.step + 10))
         with torch.no_grad():

@@ -19,7 +19,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ardm.nn.layers import ReadOut, embed, linear, rms_norm, sinusoids
-from ardm.nn.paper_transformer import NORM_EPSILON, PaperBlock, PaperTransformerConfig, initialise_like_the_paper
+from ardm.nn.paper_transformer import (
+    NORM_EPSILON,
+    PaperBlock,
+    PaperTransformerConfig,
+    initialise_like_the_paper,
+    through,
+)
 from ardm.nn.transformer import Block, Rotation, TransformerConfig, rotary_angles, rotary_angles_at
 
 Config = TransformerConfig | PaperTransformerConfig
@@ -44,9 +50,13 @@ class ShiftedTransformer(nn.Module):
 
     def trunk(self, x: Float[Tensor, "B D C"], *rotations: Rotation) -> Float[Tensor, "B D O"]:
         """Outputs from embedded tokens; our blocks take rotations, those of the paper none."""
-        for block in self.blocks:
-            x = block(x, *rotations)
-        outputs: Tensor = self.head(rms_norm(x) if self.norm is None else self.norm(x))
+        if self.norm is not None:
+            last: Tensor = self.norm(through(self.blocks, x))
+        else:
+            for block in self.blocks:
+                x = block(x, *rotations)
+            last = rms_norm(x)
+        outputs: Tensor = self.head(last)
         return outputs
 
 

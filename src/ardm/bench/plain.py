@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from ardm.bench.training import (
     COUNTED_ITEMS,
+    MatrixRates,
     TrainTiming,
     random_corpus,
     time_training,
@@ -103,14 +104,15 @@ class BesidePlain(TrainTiming):
 def time_beside_plain(config: RunConfig, runtime: Runtime, *, seconds: float, compiled: bool) -> BesidePlain:
     """Our steps, then those of the plain loop, each for about so many seconds."""
     ours = time_training(config, runtime, seconds=seconds)
-    plain = time_plain(config, runtime, rate=ours.matrix_teraflops, seconds=seconds, compiled=compiled)
+    rates = MatrixRates(burst=ours.burst_teraflops, lasting=ours.matrix_teraflops)
+    plain = time_plain(config, runtime, rates=rates, seconds=seconds, compiled=compiled)
     return BesidePlain(**asdict(ours), plain=plain, speedup=ours.items_per_second / plain.items_per_second)
 
 
 def time_plain(
-    config: RunConfig, runtime: Runtime, *, rate: float, seconds: float = 10.0, compiled: bool = False
+    config: RunConfig, runtime: Runtime, *, rates: MatrixRates, seconds: float = 10.0, compiled: bool = False
 ) -> TrainTiming:
-    """Steps of the plain loop for about so many seconds; `rate` is that of `matrix_rate`."""
+    """Steps of the plain loop for about so many seconds."""
     corpus = random_corpus(config)
     hidden_value = config.depth.build(corpus.num_classes).depth.absorbing_value
     network = plain_network(config, corpus.num_classes).to(runtime.device)
@@ -124,7 +126,7 @@ def time_plain(
         runtime,
         batch_size=config.train.batch_size,
         count_flops=lambda: flops,
-        rate=rate,
+        rates=rates,
         seconds=seconds,
     )
 

@@ -40,9 +40,22 @@ class TrainTiming:
     share: float
     """The same as a part of `matrix_teraflops`."""
     matrix_teraflops: float
-    """What the device reaches in one large matrix product in the precision of training."""
+    """What the device reaches in large matrix products in the precision of training, one after another for seconds."""
+    burst_share: float
+    burst_teraflops: float
+    """What it reaches in the first few, before a GPU slows down to the power that it may take."""
     peak_bytes: int | None
     """Most memory held at once on a CUDA device."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixRates:
+    """10^12 operations a second of large matrix products."""
+
+    burst: float
+    """Of the first few."""
+    lasting: float
+    """Of those that follow for seconds."""
 
 
 def time_training(config: RunConfig, runtime: Runtime, *, seconds: float = 10.0) -> TrainTiming:
@@ -56,7 +69,7 @@ def time_training(config: RunConfig, runtime: Runtime, *, seconds: float = 10.0)
             runtime,
             batch_size=config.train.batch_size,
             count_flops=lambda: flops_per_item(config, runtime),
-            rate=matrix_rate(runtime),
+            rates=matrix_rates(runtime, seconds / 4),
             seconds=seconds,
         )
 
@@ -69,10 +82,10 @@ def timed_steps(
     *,
     batch_size: int,
     count_flops: Callable[[], float],
-    rate: float,
+    rates: MatrixRates,
     seconds: float,
 ) -> TrainTiming:
-    """Steps for about so many seconds; `rate` is that of `matrix_rate`.
+    """Steps for about so many seconds.
 
     Operations of an item are counted at the end, so that what this takes is not in the peak of memory.
     """
@@ -89,8 +102,10 @@ def timed_steps(
         step_seconds=step_seconds,
         items_per_second=items_per_second,
         teraflops=teraflops,
-        share=teraflops / rate,
-        matrix_teraflops=rate,
+        share=teraflops / rates.lasting,
+        matrix_teraflops=rates.lasting,
+        burst_share=teraflops / rates.burst,
+        burst_teraflops=rates.burst,
         peak_bytes=peak,
     )
 
@@ -169,19 +184,17 @@ def training_flops(loss: Callable[[Tensor], object], x: Int[Tensor, "B D"], runt
     return 3 * float(counter.get_total_flops()) / len(x)
 
 
-def matrix_rate(runtime: Runtime, repeats: int = 20) -> float:
-    """10^12 operations a second of a large matrix product: bfloat16 on CUDA, float32 elsewhere."""
+def matrix_rates(runtime: Runtime, seconds: float) -> MatrixRates:
+    """The rates of a large product, bfloat16 on CUDA and float32 elsewhere: of a few, and for about so many seconds."""
     on_cuda = runtime.device.type == "cuda"
-    size, dtype = (8192, torch.bfloat16) if on_cuda else (1024, torch.float32)
+    size, dtype, few = (8192, torch.bfloat16, 20) if on_cuda else (1024, torch.float32, 5)
     a = torch.randn(size, size, dtype=dtype, device=runtime.device)  # zeros and ones take less power
-    for _ in range(2):
-        a @ a
-    synchronize(runtime.device)
-    started = time.perf_counter()
-    for _ in range(repeats):
-        a @ a
-    synchronize(runtime.device)
-    return 2 * size**3 * repeats / (time.perf_counter() - started) / 1e12
+
+    def rate(seconds: float) -> float:
+        return 2 * size**3 / seconds_a_step(lambda: a @ a, runtime, seconds, at_a_time=few) / 1e12
+
+    a @ a  # chooses the kernel
+    return MatrixRates(burst=rate(0.0), lasting=rate(seconds))
 
 
 def random_corpus(config: RunConfig) -> Corpus:

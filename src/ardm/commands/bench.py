@@ -141,7 +141,8 @@ class Bench:
 
         configurations = list(self._configurations())
         header = (
-            f"{'':14} {'parameters':>11} {'batch':>5} {'step':>9} {'items/s':>9} {'TFLOP/s':>8} {'share':>6} memory"
+            f"{'':14} {'parameters':>11} {'batch':>5} {'step':>9} {'items/s':>9} {'TFLOP/s':>8} {'share':>6} "
+            f"{'burst':>6} memory"
         )
         if self.plain is None:
             self._show((time_training(*where, seconds=self.seconds) for where in configurations), header, training_line)
@@ -343,7 +344,7 @@ def training_line(row: "TrainTiming") -> str:
     memory = "" if row.peak_bytes is None else f"{row.peak_bytes / 2**30:.1f} GiB"
     return (
         f"{row.preset:14} {row.num_parameters:>11,} {row.batch_size:>5} {1000 * row.step_seconds:>6.1f} ms "
-        f"{row.items_per_second:>9.1f} {row.teraflops:>8.2f} {row.share:>6.1%} {memory}"
+        f"{row.items_per_second:>9.1f} {row.teraflops:>8.2f} {row.share:>6.1%} {row.burst_share:>6.1%} {memory}"
     )
 
 

@@ -1,6 +1,8 @@
 """Layers that several networks share."""
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -60,6 +62,38 @@ def rows_at(x: Float[Tensor, "B D C"], where: Int[Tensor, "B N"]) -> Float[Tenso
 def rms_norm(x: Tensor) -> Tensor:
     """x over its root mean square along the last axis; no gain, which the next layer can absorb."""
     return F.rms_norm(x, (x.shape[-1],)).to(x.dtype)  # autocast would go on in float32
+
+
+def gelu(x: Tensor) -> Tensor:
+    """GELU in its tanh form; compiled code takes a logistic function for the tanh, which costs half as much."""
+    if not torch.compiler.is_compiling():
+        return F.gelu(x, approximate="tanh")
+    scale = 2 * math.sqrt(2 / math.pi)
+    return x * torch.sigmoid(scale * (x + 0.044715 * x**3))
+
+
+def relu_of(layer: nn.Linear, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
+    """relu(layer(x)) of a layer without bias; compiled code has the product apply it, where a pass of its own would."""
+    if not torch.compiler.is_compiling():
+        return F.relu(layer(x))
+    rows: Tensor = _ReluProduct.apply(x.flatten(0, -2), layer.weight.to(x.dtype))
+    return rows.unflatten(0, x.shape[:-1])
+
+
+class _ReluProduct(torch.autograd.Function):
+    """relu(x weight^T)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        result = torch._addmm_activation(x.new_zeros(len(weight)), x, weight.T)
+        ctx.save_for_backward(x, weight, result)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        x, weight, result = ctx.saved_tensors
+        gradient = gradient * (result > 0)
+        return gradient @ weight, gradient.T @ x
 
 
 class StepEmbedding(nn.Module):

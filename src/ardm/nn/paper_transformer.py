@@ -4,6 +4,7 @@ With several stages, which the paper has none of for text, it is told stage and 
 Where the text is silent it follows the authors' code: no biases in attention, GELU in its tanh form, epsilon 1e-6.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ardm.nn.layers import ReadOut, embed, rows_at, sinusoids
+from ardm.nn.layers import ReadOut, embed, gelu, rows_at, sinusoids
 
 NORM_EPSILON = 1e-6
 
@@ -78,9 +79,7 @@ class PaperTransformer(nn.Module):
         x = x + sinusoids(torch.arange(x.shape[1], device=x.device).float(), x.shape[2]).to(x.dtype)
         if self.state_embedding is not None:
             x = x + embed(self.state_embedding, 2 * stage[:, None] + mask)
-        for block in self.blocks:
-            x = block(x)
-        return x
+        return through(self.blocks, x)
 
 
 class PaperBlock(nn.Module):
@@ -94,10 +93,13 @@ class PaperBlock(nn.Module):
         self.query, self.key, self.value, self.output = (nn.Linear(width, width, bias=False) for _ in range(4))
         self.expand, self.contract = nn.Linear(width, config.mlp_width), nn.Linear(config.mlp_width, width)
 
-    def forward(self, x: Float[Tensor, "B D C"]) -> Float[Tensor, "B D C"]:
-        """The block's output."""
+    def forward(
+        self, x: Float[Tensor, "B D C"], update: Float[Tensor, "B D C"]
+    ) -> tuple[Float[Tensor, "B D C"], Float[Tensor, "B D C"]]:
+        """The block of x + update, as two terms too: whoever takes the norm of their sum adds them in the same pass."""
+        x = x + update
         x = x + self._attend(self.attention_norm(x))
-        return x + self.contract(F.gelu(self.expand(self.mlp_norm(x)), approximate="tanh"))
+        return x, self.contract(gelu(self.expand(self.mlp_norm(x))))
 
     def _attend(self, x: Float[Tensor, "B D C"]) -> Float[Tensor, "B D C"]:
         query, key, value = (
@@ -106,6 +108,14 @@ class PaperBlock(nn.Module):
         mixed = F.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return output
+
+
+def through(blocks: Iterable[nn.Module], x: Float[Tensor, "B D C"]) -> Float[Tensor, "B D C"]:
+    """The output of paper blocks one after another."""
+    update = torch.zeros_like(x)
+    for block in blocks:
+        x, update = block(x, update)
+    return x + update
 
 
 def initialise_like_the_paper(network: nn.Module) -> None:

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor, nn
 
-from ardm.nn.layers import full_precision, linear, rms_norm, rows_at
+from ardm.nn.layers import full_precision, linear, relu_of, rms_norm, rows_at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +150,7 @@ class Block(nn.Module):
     def forward(self, x: Float[Tensor, "B H W C"]) -> Float[Tensor, "B H W C"]:
         """The block's output."""
         mixed = self.depthwise(rms_norm(x).permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
-        return x + self.contract(F.relu(self.expand(mixed)))
+        return x + self.contract(relu_of(self.expand, mixed))
 
 
 class SubPixelEmbedding(nn.Module):
