@@ -32,8 +32,32 @@ def test_matrices_are_rounded_as_autocast_does(name, autocast, generator, monkey
 
 def test_a_cpu_calls_the_model_itself():
     model = tiny_config().build_model(27)
-    with for_many_calls(model) as called:
+    with for_many_calls(model, 10**6, 4) as called:
         assert called is model
+
+
+def test_smaller_batches_are_filled_up(generator, monkeypatch):
+    monkeypatch.setattr(recordings, "Recorded", lambda function: function)
+    monkeypatch.setattr(recordings, "compile_blocks", lambda network: None)
+    model = tiny_config().build_model(27).double()
+    torch.nn.init.normal_(model.network.head.weight, generator=generator)
+    inputs = torch.randint(27, (2, model.num_variables), generator=generator)
+    mask = torch.rand(inputs.shape, generator=generator) < 0.5
+    stage, where = torch.zeros(2).long(), torch.tensor([[0, 3, 5], [7, 1, 2]])
+    called, seen = RecordedModel(model, 5), []
+    monkeypatch.setattr(called.network, "outputs_at", _counting(called.network.outputs_at, seen))
+    with torch.no_grad():
+        ours, theirs = (m.outputs(inputs, mask, stage, mask.sum(1), where) for m in (called, model))
+    torch.testing.assert_close(ours, theirs)
+    assert seen == [5]
+
+
+def _counting(function, seen):
+    def counted(inputs, *others):
+        seen.append(len(inputs))
+        return function(inputs, *others)
+
+    return counted
 
 
 @pytest.mark.parametrize(("wanted", "computed"), [(1, 64), (64, 64), (65, 128), (300, 512)])

@@ -15,15 +15,18 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from ardm.model import ARDM
+from ardm.runtime import compile_blocks
 
 CALLS_BEFORE = 2
 """Calls of a size before it is recorded, which takes as long as some calls."""
 MOST_RECORDINGS = 24
 """Recordings that a thread keeps; the one that was used longest ago goes first."""
+CALLS_TO_COMPILE = 1000
+"""So many calls are made sooner if a network is compiled first, which takes some ten seconds."""
 FEWEST_WANTED = 64
 """At least so many variables are computed in a recorded call."""
 _RECORDING = threading.Lock()
@@ -131,36 +134,50 @@ def padded(where: Int[Tensor, "B N"]) -> Int[Tensor, "B M"]:
 
 
 @contextmanager
-def for_many_calls(model: ARDM) -> Iterator[ARDM]:
+def for_many_calls(model: ARDM, num_calls: int, batch_size: int, *, compiles: bool = True) -> Iterator[ARDM]:
     """A context in which to call a model often, without gradients, and the model to call: the same, sooner on a GPU.
 
-    It must lie within the autocast, if any, that the calls are to have. Exact networks record by themselves.
+    So many calls are expected, for so many items each at most. The context must lie within the autocast, if any, that
+    they are to have. Exact networks record by themselves.
     """
     device = model.depth.levels.device
     is_exact = next(model.network.parameters(), None) is None
     with own_stream(device):
-        yield model if device.type == "cpu" or is_exact else RecordedModel(model)
+        if device.type == "cpu" or is_exact:
+            yield model
+        else:
+            yield RecordedModel(model, batch_size if compiles and num_calls >= CALLS_TO_COMPILE else None)
 
 
 class RecordedModel(ARDM):
     """A model as another, whose calls for some variables a GPU plays from recordings.
 
-    Under autocast the matrices of its blocks are rounded once, and not in every call.
+    Under autocast the matrices of its blocks are rounded once, and not in every call. With a batch size the blocks are
+    compiled, for batches of this size: smaller ones are filled up.
     """
 
-    def __init__(self, model: ARDM) -> None:
+    def __init__(self, model: ARDM, compiled_size: int | None = None) -> None:
         network = copy.deepcopy(model.network).requires_grad_(False)
+        if compiled_size is not None:
+            compile_blocks(network)
         if torch.is_autocast_enabled(model.depth.levels.device.type):
             round_blocks(network)
         super().__init__(network, model.parametrization, model.shape)
-        self._recorded = Recorded(super()._network_outputs)
+        self._recorded, self._compiled_size = Recorded(super()._network_outputs), compiled_size
 
     def _network_outputs(
         self, inputs: Tensor, mask: Tensor, stage: Tensor, t: Tensor, where: Tensor | None
     ) -> Float[Tensor, "B M O"]:
         if where is None:
             return super()._network_outputs(inputs, mask, stage, t, None)
-        return self._recorded(inputs, mask, stage, t, padded(where))[:, : where.shape[1]]
+        num_items, num_wanted = where.shape
+        arguments = [with_rows(x, self._compiled_size or num_items) for x in (inputs, mask, stage, t, padded(where))]
+        return self._recorded(*arguments)[:num_items, :num_wanted]
+
+
+def with_rows(x: Shaped[Tensor, "B *C"], num_rows: int) -> Shaped[Tensor, "N *C"]:
+    """The tensor with as many rows, the last of zeros."""
+    return F.pad(x, (0, 0) * (x.ndim - 1) + (0, num_rows - len(x)))
 
 
 def round_blocks(network: nn.Module) -> None:

@@ -32,7 +32,7 @@ from ardm.model import ARDM
 from ardm.objective import Losses, Profile, StepLoss, joined, sample_step_loss
 from ardm.optim import Muon, is_hidden_matrix
 from ardm.orders import NAMED_ORDERS, random_orders, random_strand_ranks, ranks
-from ardm.runtime import Runtime
+from ardm.runtime import Runtime, blocks_of, compile_blocks
 from ardm.sharding import add_gradients_up, gathered, piece_like, share_out, whole
 from ardm.team import Team
 
@@ -318,20 +318,6 @@ def make_optimizers(config: RunConfig, model: nn.Module) -> list[torch.optim.Opt
         for group in optimizer.param_groups:
             group["peak_rate"] = group["lr"]
     return optimizers
-
-
-def blocks_of(network: nn.Module) -> list[nn.Module]:
-    """The parts of a network that are alike, one after another."""
-    return list(network.get_submodule("blocks").children())
-
-
-def compile_blocks(network: nn.Module) -> None:
-    """Compile the network's blocks in place: alike blocks share one compilation, which takes seconds."""
-    blocks = blocks_of(network)
-    limit = torch._dynamo.config.recompile_limit
-    torch._dynamo.config.recompile_limit = max(limit, 2 * len(blocks))  # with and without gradients
-    for block in blocks:
-        block.compile(dynamic=False)
 
 
 def step_seed(seed: int, step: int, shard: int = 0) -> int:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,7 +61,8 @@ def time_sampling(
 ) -> SampleTiming:
     """Passes over all items for about so many seconds, at least one."""
     sizes = batch_sizes(num_items, batch_size)
-    with runtime.autocast(), for_many_calls(model) as called:
+    how: Any = {"batch_size": min(batch_size, num_items), "compiles": runtime.compile}
+    with runtime.autocast(), for_many_calls(model, schedule.num_calls * len(sizes), **how) as called:
         watched = WatchedModel(called, runtime.device)
         warm_up(watched, schedule, {*sizes})
         synchronize(runtime.device)

@@ -29,7 +29,7 @@ from ardm.codec.coder import CHECK_BITS, Encoder
 from ardm.codec.streams import Streams
 from ardm.codec.symbols import Spelling, spelling_of
 from ardm.codec.tables import WEIGHT_BITS
-from ardm.codec.threads import BATCHES_AT_A_TIME, in_threads
+from ardm.codec.threads import in_threads, rows_of_a_batch
 from ardm.errors import DamagedError
 from ardm.parametrizations import Parametrization
 from ardm.schedule import Schedule
@@ -199,8 +199,7 @@ class ItemCodec:
         known = self._checked(nothing if known is None else known, context.given)
         x = known.clone()
         damaged: dict[int, str] = {}
-        num_threads = BATCHES_AT_A_TIME[self._caller.device.type]
-        own_sizes = list(batches(sizes, max(1, batch_size // num_threads)))
+        own_sizes = list(batches(sizes, rows_of_a_batch(num_items, batch_size, self._caller.device)))
         of_bundles, of_items = (ranges([count(own) for own in own_sizes]) for count in (len, sum))
 
         def decode(own: list[int], bundles: range, items: range) -> tuple[Int[Tensor, "B D"], dict[int, str]]:
@@ -242,8 +241,8 @@ class ItemCodec:
         """The symbols of one item after the other."""
         plans = self._caller.plans(context)
         rows = ((item, group) for item, plan in enumerate(plans) for group in plan)
-        num_threads = BATCHES_AT_A_TIME[self._caller.device.type]
-        batches = iter(lambda: list(itertools.islice(rows, max(1, batch_size // num_threads))), [])
+        num_rows = rows_of_a_batch(sum(map(len, plans)), batch_size, self._caller.device)
+        batches = iter(lambda: list(itertools.islice(rows, num_rows)), [])
         coded = in_threads(self._caller.device, lambda batch: self._coded_groups(x, context, batch, on_batch), batches)
         coded_groups = itertools.chain.from_iterable(coded)
         for plan in plans:

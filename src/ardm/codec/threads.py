@@ -16,6 +16,16 @@ BATCHES_AT_A_TIME = {"cpu": 1, "cuda": 4}
 """Batches that are coded at a time, by the kind of device; exact networks have threads of their own on a CPU."""
 
 
+LEAST_ROWS = 32
+"""Rows of a batch that are worth a thread of their own."""
+
+
+def rows_of_a_batch(num_rows: int, batch_size: int, device: torch.device) -> int:
+    """How many rows of all to take at once, so that several batches of no more than `batch_size` are under way."""
+    num_threads = BATCHES_AT_A_TIME[device.type]
+    return max(1, min(batch_size // num_threads, max(LEAST_ROWS, -(-num_rows // num_threads))))
+
+
 def in_threads(device: torch.device, function: Callable[..., Result], *columns: Iterable[Any]) -> Iterator[Result]:
     """What a function makes of each row of the columns, in turn, several at a time where the device is a GPU."""
     num_threads = BATCHES_AT_A_TIME[device.type]

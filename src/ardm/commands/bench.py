@@ -201,7 +201,8 @@ class Bench:
         from ardm.runtime import Runtime
         from ardm.sample import BATCH_SIZE
 
-        runtime, batch_size = Runtime.choose(self.device), self.batch_size or BATCH_SIZE
+        runtime = Runtime.choose(self.device, compile=not self.no_compile)
+        batch_size = self.batch_size or BATCH_SIZE
         for name, model, schedule_of in self._models_to_sample():
             for schedule in [schedule_of(calls) for calls in self.calls or DEFAULT_CALLS]:
                 for num_items in self.items or DEFAULT_ITEMS:

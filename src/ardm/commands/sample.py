@@ -104,7 +104,8 @@ class SamplerFlags:
         steps = steps_to_fill(gaps, model.num_variables, model.num_stages)
         schedule = make_schedule(trained, self.calls, self.schedule, *steps)
         length = gaps.length if gaps else model.num_variables
-        with for_many_calls(model) as called:
+        num_calls = schedule.num_calls * -(-self.n // self.batch_size) // team.size
+        with for_many_calls(model, num_calls, self.batch_size) as called:
             self.show(
                 medium,
                 model.shape,
