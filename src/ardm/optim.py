@@ -52,7 +52,8 @@ class Muon(torch.optim.Optimizer):
         grads = [p.grad for p in params if p.grad is not None]
         buffers = [self.state[p]["momentum"] for p in params]
         torch._foreach_lerp_(buffers, grads, 1 - momentum)
-        nesterov = torch.stack([whole(matrix) for matrix in torch._foreach_lerp(grads, buffers, momentum)])
+        torch._foreach_lerp_(grads, buffers, momentum)  # Nesterov's; the gradients have served
+        nesterov = torch.stack([whole(matrix) for matrix in grads])
         rows, columns = nesterov.shape[-2:]
         updates = orthogonalise(nesterov.view(-1, rows, columns)).view_as(nesterov)
         torch._foreach_mul_(params, 1 - lr * weight_decay)

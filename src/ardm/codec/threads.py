@@ -16,7 +16,7 @@ BATCHES_AT_A_TIME = {"cpu": 1, "cuda": 4}
 """Batches that are coded at a time, by the kind of device; exact networks have threads of their own on a CPU."""
 
 
-LEAST_ROWS = 32
+LEAST_ROWS = 128
 """Rows of a batch that are worth a thread of their own."""
 
 
