@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from ardm.bench import training
 from ardm.bench.exact_call import time_exact_call
 from ardm.bench.training import flops_per_item, matrix_rates, random_corpus, seconds_a_step, time_call, time_training
 from ardm.checkpoint import save_model
@@ -56,9 +57,12 @@ def test_a_call_is_timed_without_gradients():
     assert row.gigaflops_an_item == pytest.approx(flops_per_item(tiny_images(), CPU) / 3e9)
 
 
-def test_the_matrix_rate_is_positive_and_data_have_the_right_shape():
-    rates = matrix_rates(CPU, seconds=0.0)
-    assert 0.2 < rates.burst / rates.lasting < 5
+def test_matrix_rates_and_shapes_of_data(monkeypatch):
+    seconds_of: dict[float, float] = {0.0: 1.0, 7.0: 4.0}  # of a product, by how long they are timed
+    monkeypatch.setattr(training, "seconds_a_step", lambda _, runtime, seconds, at_a_time: seconds_of[seconds])
+    rates = matrix_rates(CPU, seconds=7.0)
+    assert rates.burst == 2 * 1024**3 / 1e12
+    assert rates.lasting == rates.burst / 4
     config = replace(tiny_images(), data=ImageData(kind="images", height=4, width=6, channels=1))
     assert random_corpus(config).items("valid", (4, 6, 1)).shape == (64, 24)
 

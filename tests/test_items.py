@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ardm.codec.items import ItemCodec
 from ardm.codec.plan import orders_and_schedule
 from ardm.codec.symbols import spelling_of
-from ardm.codec.threads import BATCHES_AT_A_TIME
+from ardm.codec.threads import BATCHES_AT_A_TIME, rows_of_a_batch
 from ardm.container.options import OrderChoice
 from ardm.depth import BaseDepthMap, DepthMap, absorbing
 from ardm.errors import DamagedError
@@ -88,6 +88,22 @@ def test_items_come_back_whatever_is_given_or_absent_and_however_they_are_batche
     each = codec.measure_variables(x, batch_size=7, **masks)
     np.testing.assert_allclose(each.sum(1), bits, rtol=1e-12)
     assert not each[(masks["given"] | masks["absent"]).numpy()].any()
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "batch_size", "on_a_gpu", "on_a_cpu"),
+    [
+        (1, 64, 16, 64),
+        (100, 1365, 128, 1365),
+        (256, 1365, 128, 1365),
+        (682, 1365, 171, 1365),
+        (5000, 1365, 341, 1365),
+        (9, 1, 1, 1),
+    ],
+)
+def test_a_gpu_has_several_batches_at_a_time(num_rows, batch_size, on_a_gpu, on_a_cpu):
+    assert rows_of_a_batch(num_rows, batch_size, torch.device("cuda")) == on_a_gpu
+    assert rows_of_a_batch(num_rows, batch_size, torch.device("cpu")) >= min(num_rows, on_a_cpu)
 
 
 @pytest.mark.parametrize("name", ["nibbles", sorted(PARAMETRIZATIONS)[0]])

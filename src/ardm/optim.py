@@ -36,7 +36,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One update of every matrix that has a gradient."""
+        """One update of every matrix that has a gradient, which is overwritten."""
         for group in self.param_groups:
             by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
             for p in group["params"]:
@@ -52,7 +52,7 @@ class Muon(torch.optim.Optimizer):
         grads = [p.grad for p in params if p.grad is not None]
         buffers = [self.state[p]["momentum"] for p in params]
         torch._foreach_lerp_(buffers, grads, 1 - momentum)
-        torch._foreach_lerp_(grads, buffers, momentum)  # Nesterov's; the gradients have served
+        torch._foreach_lerp_(grads, buffers, momentum)  # Nesterov's
         nesterov = torch.stack([whole(matrix) for matrix in grads])
         rows, columns = nesterov.shape[-2:]
         updates = orthogonalise(nesterov.view(-1, rows, columns)).view_as(nesterov)

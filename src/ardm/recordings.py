@@ -5,7 +5,6 @@ stream cannot be recorded, and PyTorch deals out the same few streams over and o
 stream while it is being recorded would not be done, but recorded as well.
 """
 
-import copy
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -15,18 +14,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int, Shaped
-from torch import Tensor, nn
-
-from ardm.model import ARDM
-from ardm.runtime import compile_blocks
+from jaxtyping import Int
+from torch import Tensor
 
 CALLS_BEFORE = 2
 """Calls of a size before it is recorded, which takes as long as some calls."""
 MOST_RECORDINGS = 24
 """Recordings that a thread keeps; the one that was used longest ago goes first."""
-CALLS_TO_COMPILE = 1000
-"""So many calls are made sooner if a network is compiled first, which takes some ten seconds."""
 FEWEST_WANTED = 64
 """At least so many variables are computed in a recorded call."""
 _RECORDING = threading.Lock()
@@ -74,11 +68,15 @@ def own_stream(device: torch.device) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    stream = _STREAMS.by_device.setdefault(device, torch.cuda.Stream(device))
-    stream.wait_stream(torch.cuda.default_stream(device))
-    with torch.cuda.stream(stream):
-        yield
-    stream.synchronize()
+    if device not in _STREAMS.by_device:  # PyTorch has only 32, and deals them out again
+        _STREAMS.by_device[device] = torch.cuda.Stream(device)
+    stream = _STREAMS.by_device[device]
+    stream.wait_stream(torch.cuda.current_stream(device))
+    try:
+        with torch.cuda.stream(stream):
+            yield
+    finally:
+        stream.synchronize()
 
 
 @dataclass
@@ -131,57 +129,3 @@ def padded(where: Int[Tensor, "B N"]) -> Int[Tensor, "B M"]:
     """As many wanted variables as a power of two, so that few sizes come again and again."""
     num_wanted = where.shape[1]
     return F.pad(where, (0, max(FEWEST_WANTED, 1 << (num_wanted - 1).bit_length()) - num_wanted))
-
-
-@contextmanager
-def for_many_calls(model: ARDM, num_calls: int, batch_size: int, *, compiles: bool = True) -> Iterator[ARDM]:
-    """A context in which to call a model often, without gradients, and the model to call: the same, sooner on a GPU.
-
-    So many calls are expected, for so many items each at most. The context must lie within the autocast, if any, that
-    they are to have. Exact networks record by themselves.
-    """
-    device = model.depth.levels.device
-    is_exact = next(model.network.parameters(), None) is None
-    with own_stream(device):
-        if device.type == "cpu" or is_exact:
-            yield model
-        else:
-            yield RecordedModel(model, batch_size if compiles and num_calls >= CALLS_TO_COMPILE else None)
-
-
-class RecordedModel(ARDM):
-    """A model as another, whose calls for some variables a GPU plays from recordings.
-
-    Under autocast the matrices of its blocks are rounded once, and not in every call. With a batch size the blocks are
-    compiled, for batches of this size: smaller ones are filled up.
-    """
-
-    def __init__(self, model: ARDM, compiled_size: int | None = None) -> None:
-        network = copy.deepcopy(model.network).requires_grad_(False)
-        if compiled_size is not None:
-            compile_blocks(network)
-        if torch.is_autocast_enabled(model.depth.levels.device.type):
-            round_blocks(network)
-        super().__init__(network, model.parametrization, model.shape)
-        self._recorded, self._compiled_size = Recorded(super()._network_outputs), compiled_size
-
-    def _network_outputs(
-        self, inputs: Tensor, mask: Tensor, stage: Tensor, t: Tensor, where: Tensor | None
-    ) -> Float[Tensor, "B M O"]:
-        if where is None:
-            return super()._network_outputs(inputs, mask, stage, t, None)
-        num_items, num_wanted = where.shape
-        arguments = [with_rows(x, self._compiled_size or num_items) for x in (inputs, mask, stage, t, padded(where))]
-        return self._recorded(*arguments)[:num_items, :num_wanted]
-
-
-def with_rows(x: Shaped[Tensor, "B *C"], num_rows: int) -> Shaped[Tensor, "N *C"]:
-    """The tensor with as many rows, the last of zeros."""
-    return F.pad(x, (0, 0) * (x.ndim - 1) + (0, num_rows - len(x)))
-
-
-def round_blocks(network: nn.Module) -> None:
-    """Turn the matrices inside a network's blocks to bfloat16, as autocast does in every call."""
-    for name, parameter in network.named_parameters():
-        if "blocks." in name and parameter.ndim > 1:
-            parameter.data = parameter.bfloat16()

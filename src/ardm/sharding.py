@@ -37,11 +37,6 @@ def whole(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def own_pieces(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """What this process keeps of tensors: the memory itself."""
-    return [tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors]
-
-
 def piece_like(tensor: Tensor, parameter: Tensor) -> Tensor:
     """A whole tensor as the parameter of its shape is kept: this process's piece, if that is shared out."""
     if not isinstance(parameter, DTensor) or tensor.shape != parameter.shape:

@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from ardm.baselines.methods import Baseline, score
@@ -28,11 +29,12 @@ from ardm.errors import UsageError
 from ardm.likelihood import Bound, Estimate, bound
 from ardm.metrics import Metrics
 from ardm.model import ARDM
+from ardm.nn.blocks import blocks_of, compile_blocks
 from ardm.objective import Losses, Profile, StepLoss, joined, sample_step_loss
 from ardm.optim import Muon, is_hidden_matrix
 from ardm.orders import NAMED_ORDERS, random_orders, random_strand_ranks, ranks
-from ardm.runtime import Runtime, blocks_of, compile_blocks
-from ardm.sharding import add_gradients_up, gathered, own_pieces, piece_like, share_out, whole
+from ardm.runtime import Runtime
+from ardm.sharding import add_gradients_up, gathered, piece_like, share_out, whole
 from ardm.team import Team
 
 
@@ -167,8 +169,7 @@ class Trainer:
         # Early on the average follows closely, so that short runs are not held back by their first steps.
         decay = min(self.config.train.ema_decay, (self.step + 1) / (self.step + 10))
         with torch.no_grad():
-            averaged, weights = (own_pieces(model.parameters()) for model in (self.averaged, self.model))
-            torch._foreach_lerp_(averaged, weights, 1 - decay)
+            torch._foreach_lerp_(list(self.averaged.parameters()), list(self.model.parameters()), 1 - decay)
 
     def evaluate(
         self,
@@ -222,7 +223,7 @@ class Trainer:
 
     def is_finite(self) -> bool:
         """Whether every weight is a finite number, in all processes."""
-        own = own_pieces(self.model.parameters())
+        own = (p.to_local() if isinstance(p, DTensor) else p for p in self.model.parameters())
         return not self.runtime.team.agree(not all(bool(p.isfinite().all()) for p in own))
 
     def trained_model(self) -> AnyTrained:

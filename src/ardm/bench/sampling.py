@@ -11,9 +11,9 @@ from torch import Tensor
 
 from ardm.bench.training import peak_bytes, random_corpus, reset_peak, synchronize
 from ardm.config import RunConfig
+from ardm.many_calls import for_many_calls
 from ardm.model import ARDM
 from ardm.orders import random_stage_orders
-from ardm.recordings import for_many_calls
 from ardm.runtime import Runtime
 from ardm.sample import BATCH_SIZE, batch_generator, batch_sizes, sample_chain
 from ardm.schedule import Schedule
@@ -61,8 +61,8 @@ def time_sampling(
 ) -> SampleTiming:
     """Passes over all items for about so many seconds, at least one."""
     sizes = batch_sizes(num_items, batch_size)
-    how: Any = {"batch_size": min(batch_size, num_items), "compiles": runtime.compile}
-    with runtime.autocast(), for_many_calls(model, schedule.num_calls * len(sizes), **how) as called:
+    how: Any = {"num_items": num_items, "batch_size": batch_size, "compiles": runtime.compile}
+    with runtime.autocast(), for_many_calls(model, num_calls=schedule.num_calls, **how) as called:
         watched = WatchedModel(called, runtime.device)
         warm_up(watched, schedule, {*sizes})
         synchronize(runtime.device)

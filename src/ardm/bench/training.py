@@ -24,6 +24,8 @@ from ardm.trainer import Trainer
 WARMUP_STEPS = 3
 """Steps that compile and fill caches, not timed."""
 COUNTED_ITEMS = 2
+LASTING_SECONDS = {"cuda": 1.0, "cpu": 0.0}
+"""For how long products are timed at least: a GPU slows down within the first second."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +71,7 @@ def time_training(config: RunConfig, runtime: Runtime, *, seconds: float = 10.0)
             runtime,
             batch_size=config.train.batch_size,
             count_flops=lambda: flops_per_item(config, runtime),
-            rates=matrix_rates(runtime, seconds / 4),
+            rates=matrix_rates(runtime, max(seconds / 4, LASTING_SECONDS[runtime.device.type])),
             seconds=seconds,
         )
 

@@ -17,11 +17,11 @@ BATCHES_AT_A_TIME = {"cpu": 1, "cuda": 4}
 
 
 LEAST_ROWS = 128
-"""Rows of a batch that are worth a thread of their own."""
+"""Rows below which a batch is not split for more threads."""
 
 
 def rows_of_a_batch(num_rows: int, batch_size: int, device: torch.device) -> int:
-    """How many rows of all to take at once, so that several batches of no more than `batch_size` are under way."""
+    """How many rows of all to take at once, so that those of the batches under way are no more than `batch_size`."""
     num_threads = BATCHES_AT_A_TIME[device.type]
     return max(1, min(batch_size // num_threads, max(LEAST_ROWS, -(-num_rows // num_threads))))
 

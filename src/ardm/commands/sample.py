@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -62,6 +62,8 @@ class SamplerFlags:
     """Write to this file: a PNG for images, with a grid for several; a WAV for sound (for several s-1.wav and so on),
     or a PNG for its picture. Text and JSON go to the screen without one."""
     device: str | None = None
+    no_compile: bool = False
+    """Run the network as it is, even for so many calls that compiling it first takes less time (CUDA only)."""
     json: bool = False
     """JSON instead; lists of integers for anything but characters."""
 
@@ -93,10 +95,10 @@ class SamplerFlags:
 
     def draw(self, trained: "TrainedModel", gaps: "GappedItem | None", team: "Team") -> None:
         """Draw the samples and show them."""
+        from ardm.many_calls import for_many_calls
         from ardm.media import medium_of
         from ardm.media.medium import steps_to_fill
         from ardm.parametrizations import LogisticMixtureParametrization
-        from ardm.recordings import for_many_calls
 
         model, medium = trained.model, medium_of(trained)
         if self.top_p < 1 and isinstance(model.parametrization, LogisticMixtureParametrization):
@@ -104,8 +106,8 @@ class SamplerFlags:
         steps = steps_to_fill(gaps, model.num_variables, model.num_stages)
         schedule = make_schedule(trained, self.calls, self.schedule, *steps)
         length = gaps.length if gaps else model.num_variables
-        num_calls = schedule.num_calls * -(-self.n // self.batch_size) // team.size
-        with for_many_calls(model, num_calls, self.batch_size) as called:
+        how: Any = {"num_items": self.n, "batch_size": self.batch_size, "compiles": not self.no_compile}
+        with for_many_calls(model, num_calls=schedule.num_calls, **how) as called:
             self.show(
                 medium,
                 model.shape,

@@ -47,6 +47,9 @@ def embed(table: Float[Tensor, "V C"], index: Int[Tensor, "B D"]) -> Float[Tenso
 class ReadOut(nn.Linear):
     """A linear map to outputs, however few, by a product that matrix units take."""
 
+    def __init__(self, num_inputs: int, num_outputs: int) -> None:
+        super().__init__(num_inputs, num_outputs)
+
     def forward(self, x: Float[Tensor, "*B C"]) -> Float[Tensor, "*B O"]:
         """The outputs."""
         extra = -self.out_features % MATRIX_UNIT
@@ -74,6 +77,7 @@ def gelu(x: Tensor) -> Tensor:
 
 def relu_of(layer: nn.Linear, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
     """relu(layer(x)) of a layer without bias; compiled code has the product apply it, where a pass of its own would."""
+    assert layer.bias is None
     if not torch.compiler.is_compiling():
         return F.relu(layer(x))
     rows: Tensor = _ReluProduct.apply(x.flatten(0, -2), layer.weight.to(x.dtype))
@@ -92,7 +96,7 @@ class _ReluProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         x, weight, result = ctx.saved_tensors
-        gradient = gradient * (result > 0)
+        gradient = torch.where(result > 0, gradient, 0)
         return gradient @ weight, gradient.T @ x
 
 
