@@ -29,8 +29,10 @@ OTHER_PROGRAMS = {"make", "pip", "python", "git", "cd", "sh"}
 def test_the_commands_can_be_given(document):
     for block in blocks(document, "sh"):
         for program, *arguments in commands(block):
-            assert program in {"ardm", *OTHER_PROGRAMS}
-            if program == "ardm":
+            assert program in {"ardm", "torchrun", *OTHER_PROGRAMS}
+            if program == "torchrun":
+                parse(arguments[arguments.index("ardm") + 1 :])
+            elif program == "ardm":
                 parse(arguments)
 
 

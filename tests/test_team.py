@@ -175,6 +175,15 @@ def test_bad_usage_is_said_once(tmp_path):
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
+def test_processes_that_do_not_share_a_folder_say_so(tmp_path, monkeypatch, capsys):
+    """As on two machines with a folder of the same name each, of which one holds the run."""
+    monkeypatch.setattr(Team, "everyones", lambda self, values: [*values, not values[0]])
+    (tmp_path / "text.txt").write_text(TEXT)
+    command = ["train", "text", "--data", str(tmp_path / "text.txt"), "--out", str(tmp_path / "run"), "--device", "cpu"]
+    assert main(command) == 2
+    assert "give a folder that all machines share" in capsys.readouterr().err
+
+
 def test_a_process_alone_is_a_team():
     assert list(ALONE.mine(3)) == [0, 1, 2]
     assert ALONE.agree(True)

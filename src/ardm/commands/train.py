@@ -161,6 +161,10 @@ class Train:
         from ardm.trainer import Trainer
 
         team, started = runtime.team, holds_a_run(self.out)
+        if len({*team.everyones([started])}) > 1:
+            raise UsageError(
+                f"some processes find a run in {self.out} and others do not: give a folder that all machines share"
+            )
         if started and not self.resume:
             raise UsageError(f"{self.out} already holds a run; --resume continues it, or choose another --out")
         trainer = Trainer(config, load_corpus(config.data, self.data), runtime)
