@@ -8,9 +8,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from torch import Tensor, nn
+
 from ardm.bench.training import flops_per_item
 from ardm.config import DepthConfig, ImageData, RunConfig, TextData
 from ardm.nn import TransformerConfig, UNetConfig
+from ardm.optim import NEWTON_SCHULZ, is_hidden_matrix
 from ardm.presets import PRESETS
 from ardm.runtime import Runtime
 
@@ -24,6 +27,8 @@ NETWORK = 50e9
 """Bytes a second that a GPU sends to other machines: a card of 400 Gbit/s for each."""
 BATCH_SIZES = {8: 1024, 64: 1024, 512: 8192}
 """Items of a step by the number of GPUs: with fewer than 16 for each, a step waits for kernels to start."""
+MUON_SHARE = 0.5
+"""Of the matrix rate, in Muon's products, which are smaller; assumed."""
 BYTES_A_PARAMETER = 20
 """Weight, gradient, average and two momenta in float32; matrices under Muon have one momentum and take 16."""
 
@@ -88,6 +93,17 @@ def activation_units(config: RunConfig) -> int:
     return network.num_layers * network.width * config.data.num_variables
 
 
+def flops_of_muon(model: nn.Module) -> float:
+    """Operations of one orthogonalisation of all hidden matrices, which every GPU does for itself."""
+    sides = [sorted(p.shape[-2:]) for n, p in model.named_parameters() if is_hidden_matrix(n, p) for _ in stack(p)]
+    return sum(len(NEWTON_SCHULZ) * 2 * (2 * short**2 * long + short**3) for short, long in sides)
+
+
+def stack(parameter: Tensor) -> Sequence[Tensor]:
+    """The matrices of a parameter."""
+    return parameter.flatten(0, -3) if parameter.ndim > 2 else [parameter]
+
+
 def flops_of_attention(config: RunConfig) -> float:
     """Operations of queries with keys and of weights with values, which PyTorch does not count on a CPU."""
     network, length = config.network, config.data.num_variables
@@ -102,6 +118,8 @@ class Estimate:
     batch_size: int
     compute: float
     """Seconds of a step in the network."""
+    muon: float
+    """Seconds of a step in which Muon orthogonalises."""
     gradients: float
     """Seconds of a step in which gradients travel, mostly while the backward pass computes."""
     hours: float
@@ -112,9 +130,10 @@ class Estimate:
     """The same with --fsdp."""
 
 
-def estimate(plan: Plan, num_parameters: int, flops: float, num_gpus: int, batch_size: int) -> Estimate:
+def estimate(plan: Plan, model: nn.Module, flops: float, num_gpus: int, batch_size: int) -> Estimate:
     """Data in parallel: each GPU has a part of the batch, and gradients are added up by rings."""
-    items = batch_size / num_gpus
+    items, num_parameters = batch_size / num_gpus, sum(p.numel() for p in model.parameters())
+    muon = flops_of_muon(model) / (MUON_SHARE * MATRIX_TERAFLOPS * 1e12)
     compute = items * flops / (plan.share * MATRIX_TERAFLOPS * 1e12)
     gradients = seconds_of_gradients(4 * num_parameters, num_gpus)
     steps = plan.epochs * plan.num_items / batch_size
@@ -124,8 +143,9 @@ def estimate(plan: Plan, num_parameters: int, flops: float, num_gpus: int, batch
         num_gpus=num_gpus,
         batch_size=batch_size,
         compute=compute,
+        muon=muon,
         gradients=gradients,
-        hours=steps * (compute + gradients) / 3600,
+        hours=steps * (compute + muon + gradients) / 3600,
         memory=(states + activations) / 2**30,
         sharded_memory=(states / num_gpus + activations) / 2**30,
     )
@@ -139,12 +159,13 @@ def seconds_of_gradients(num_bytes: float, num_gpus: int) -> float:
     return within + between
 
 
-COLUMNS = ("GPUs", "batch", "a step computes", "gradients travel", "in all", "memory", "with --fsdp", "loader")
+COLUMNS = ("GPUs", "batch", "a step computes", "Muon", "gradients travel", "in all", "memory", "with --fsdp", "loader")
 
 
 def report(plan: Plan) -> Iterator[str]:
     """The plan in Markdown."""
-    num_parameters = sum(p.numel() for p in plan.config.build_model(256).parameters())
+    model = plan.config.build_model(256)
+    num_parameters = sum(p.numel() for p in model.parameters())
     flops = flops_per_item(plan.config, Runtime.choose("cpu")) + flops_of_attention(plan.config)
     yield (
         f"**{plan.title}**: {num_parameters / 1e6:.0f}M parameters, {flops / 1e9:.0f} GFLOP for an item and a step, "
@@ -155,13 +176,14 @@ def report(plan: Plan) -> Iterator[str]:
     yield _line(COLUMNS)
     yield "|---" * len(COLUMNS) + "|"
     for num_gpus, batch_size in BATCH_SIZES.items():
-        one = estimate(plan, num_parameters, flops, num_gpus, batch_size)
-        read = batch_size / (one.compute + one.gradients) * plan.file_bytes / plan.num_items
+        one = estimate(plan, model, flops, num_gpus, batch_size)
+        read = batch_size / (one.compute + one.muon + one.gradients) * plan.file_bytes / plan.num_items
         yield _line(
             (
                 f"{num_gpus}",
                 f"{batch_size}",
                 f"{1000 * one.compute:.0f} ms",
+                f"{1000 * one.muon:.1f} ms",
                 f"{1000 * one.gradients:.1f} ms",
                 f"{one.hours:.1f} h",
                 f"{one.memory:.1f} GiB",

@@ -19,7 +19,7 @@ from tiny import TEXT
 
 DOCUMENTS = [
     README,
-    *(ROOT / "docs" / name for name in ("tutorial.md", "serve.md")),
+    *(ROOT / "docs" / name for name in ("tutorial.md", "serve.md", "scale.md")),
     *(path.with_suffix(pretrained.CARD_SUFFIX) for path in pretrained.box().values()),
 ]
 OTHER_PROGRAMS = {"make", "pip", "python", "git", "cd", "sh"}
