@@ -11,6 +11,7 @@ the least and the largest.
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -207,4 +208,5 @@ def main(words: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # which removes the worktrees first
     sys.exit(main(sys.argv[1:]))
