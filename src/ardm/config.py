@@ -227,7 +227,8 @@ class TrainConfig:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.batch_size % self.num_shards:
-            raise ValueError(f"a batch of {self.batch_size} items has no {self.num_shards} equal shards (as many as --shards, or as processes)")
+            whose = "(as many as --shards, or as processes)"
+            raise ValueError(f"a batch of {self.batch_size} items has no {self.num_shards} equal shards {whose}")
         for name in ("learning_rate", "muon_rate", "clip_norm"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
