@@ -14,9 +14,7 @@ Result = TypeVar("Result")
 
 BATCHES_AT_A_TIME = {"cpu": 1, "cuda": 4}
 """Batches that are coded at a time, by the kind of device; exact networks have threads of their own on a CPU."""
-
-
-LEAST_ROWS = 128
+LEAST_ROWS = 256
 """Rows below which a batch is not split for more threads."""
 
 
