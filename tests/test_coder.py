@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -65,8 +66,9 @@ def encoded(groups, check=0xBEEF):
 def decoded(payload, groups):
     """The symbols of each group of a payload, and its reader."""
     streams = Streams([payload], [sum(len(weights) for _, weights in groups)])
-    symbols = [streams.read(weights, np.array([[0, len(weights)]]), np.array([0])).tolist() for _, weights in groups]
-    return symbols, streams
+    bounds = (np.array([[0, len(weights)]]) for _, weights in groups)
+    reads = (streams.read(torch.from_numpy(w), own, np.array([0])) for (_, w), own in zip(groups, bounds, strict=True))
+    return [symbols.tolist() for symbols in reads], streams
 
 
 def check_round_trip(groups, check):
@@ -173,5 +175,5 @@ def test_wrong_use_is_refused():
 def test_coarse_weights_lose_little():
     rng = np.random.default_rng(5)
     _, weights = random_group(rng, 200, [256], 256)
-    p, q = weights / TOTAL_WEIGHT, coder._coarse_weights(weights) / 2**16
+    p, q = weights / TOTAL_WEIGHT, coder.coarse_weights(weights) / 2**16
     assert (p * np.log2(p / q)).sum(1).max() <= -math.log2(1 - 256 / 2**16)

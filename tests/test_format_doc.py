@@ -59,10 +59,9 @@ def item_codec(trained: TrainedModel) -> ItemCodec:
 
 def row(parametrization, outputs, stage=0, parent=0, before=()) -> str:
     """The weights of one symbol."""
-    column = np.array(list(before), np.int64)[None]
-    weights = spelling_of(parametrization).weights(
-        torch.from_numpy(np.array([outputs], np.int32)), torch.tensor([stage]), torch.tensor([parent]), column
-    )[0]
+    outputs = torch.from_numpy(np.array([outputs], np.int32))
+    columns = (torch.tensor([number]) for number in (stage, parent))
+    weights = spelling_of(parametrization).weights(outputs, *columns, [torch.tensor([symbol]) for symbol in before])[0]
     return spaced_out(weights[weights > 0])
 
 
@@ -134,7 +133,8 @@ def test_coder():
     payload = encoder.finish(4660)
     assert f"\n{payload.hex()}\n" in FORMAT
     streams = Streams([payload], [24])
-    assert np.array_equal(streams.read(weights[:8], np.array([[0, 8]]), np.array([0])), symbols[:8])
+    read = streams.read(torch.from_numpy(weights[:8]), np.array([[0, 8]]), np.array([0]))
+    assert np.array_equal(read, symbols[:8])
     assert f"X = {streams._last_number(0)} then" in FORMAT
 
 

@@ -20,12 +20,18 @@ from ardm.codec.frequencies import (
     mixture_weights,
     softmax_weights,
 )
-from ardm.codec.softmax import tensor_weights
+from ardm.codec.softmax import exponential, tensor_weights
 from ardm.codec.symbols import Nibbles
 from ardm.depth import absorbing
 from ardm.exact.outputs import OutputUnits
 from ardm.parametrizations import CompandedMixtureParametrization, LogisticMixtureParametrization
 
+try:
+    from ardm.codec import gpu_reading
+except ImportError:  # Triton is for Linux
+    gpu_reading = None
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 LOGITS = st.lists(st.integers(-(2**23), 2**23) | st.integers(-300, 300), min_size=1, max_size=40)
 
 
@@ -43,11 +49,15 @@ def exponentials(logits):
 
 
 def softmax_row(logits, first=0, count=None, width=None):
-    """A row by the compiled loop, which tensor operations must give as well."""
+    """A row by the compiled loop, which tensor operations and the kernel for GPUs must give as well."""
     count = len(logits) if count is None else count
     arrays, width = (np.array([logits], np.int32), np.array([first]), np.array([count])), width or len(logits)
     rows = softmax_weights(*arrays, width)
-    np.testing.assert_array_equal(rows, tensor_weights(*map(torch.from_numpy, arrays), width))
+    tensors = [torch.from_numpy(array) for array in arrays]
+    np.testing.assert_array_equal(rows, tensor_weights(*tensors, width))
+    if gpu_reading is not None:
+        tensors = [x.to(DEVICE) for x in tensors]
+        np.testing.assert_array_equal(rows, gpu_reading.softmax_weights(*tensors, width, exponential(DEVICE)).cpu())
     return rows[0].tolist()
 
 
@@ -174,8 +184,8 @@ def class_probabilities(nibbles, outputs, num_classes):
     symbols = nibbles.symbols(stage, stage, torch.arange(num_classes))
     probabilities = np.ones(num_classes)
     for i in range(nibbles.length):
-        weights = nibbles.weights(torch.from_numpy(np.tile(outputs, (num_classes, 1))), stage, stage, symbols[:, :i])
-        probabilities *= weights[np.arange(num_classes), symbols[:, i]] / TOTAL_WEIGHT
+        weights = nibbles.weights(torch.from_numpy(np.tile(outputs, (num_classes, 1))), stage, stage, symbols[:i])
+        probabilities *= weights[torch.arange(num_classes), symbols[i]].numpy() / TOTAL_WEIGHT
     return probabilities
 
 

@@ -1,5 +1,10 @@
 """The kernels for GPUs against plain PyTorch: on a GPU, or on the CPU by Triton's interpreter."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -64,3 +69,15 @@ def test_embed(generator):
     index = torch.randint(10, (50, 3), generator=generator)
     table = integers(10**6, (3, 10, 70), torch.int32, generator)
     check(gpu_kernels.embed(index.to(DEVICE), table.to(DEVICE)), REFERENCE.embed(index, table))
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+def test_kernels_compile_for_gpus(capability, tmp_path):
+    """Without a GPU too: what the interpreter takes, the compiler may refuse."""
+    command = [sys.executable, str(Path(__file__).with_name("compile_kernels.py")), str(capability)]
+    environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
+    result = subprocess.run(
+        command, env=environment | {"TRITON_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("bytes for") == 15

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ardm.codec import gpu
 from ardm.codec.items import ItemCodec
 from ardm.codec.plan import orders_and_schedule
 from ardm.codec.symbols import spelling_of
@@ -30,6 +31,7 @@ PARAMETRIZATIONS = {
     "siblings of any kind": DataParametrization(DepthMap(MAPS, 5)),
     "digits": DirectParametrization(BaseDepthMap(27, 4)),
     "bits": DirectParametrization(BaseDepthMap(5, 2)),
+    "all digits": DirectParametrization(BaseDepthMap(64, 4)),
     "nibbles": LogisticMixtureParametrization(absorbing(2**16), 2, -14.0),
     "few nibbles": LogisticMixtureParametrization(absorbing(40, 3), 3, -3.0),
 }
@@ -122,6 +124,25 @@ def test_threads_do_not_change_a_payload(name, monkeypatch):
     assert torch.equal(restored[:11], x[:11])
 
 
+@pytest.mark.parametrize("name", ["classes", "all digits"])
+def test_the_kernels_for_gpus_decode_what_was_encoded(name, generator, monkeypatch):
+    """Items of different plans, and bundles; one payload is damaged."""
+    pytest.importorskip("triton")
+    monkeypatch.setattr(gpu, "has_kernels", lambda device, width: True)
+    codec, num_classes = codec_for(PARAMETRIZATIONS[name], (13,)), PARAMETRIZATIONS[name].depth.num_classes
+    x, kinds = (torch.randint(0, high, (20, 13), generator=generator) for high in (num_classes, 6))
+    masks = {"given": kinds == 1, "absent": (kinds == 2) & (torch.arange(20)[:, None] % 2 == 0)}
+    sizes = [1, 3, 7, 9]
+    payloads = codec.encode_bundles(x, sizes, **masks)
+    for batch_size in (1, 64):
+        known = x * masks["given"]
+        decoded, damaged = codec.salvage_bundles(payloads, sizes, known=known, batch_size=batch_size, **masks)
+        assert not damaged
+        assert torch.equal(decoded, x.masked_fill(masks["absent"], 0))
+    payloads[2] = b"\x01" + payloads[2]
+    assert set(codec.salvage_bundles(payloads, sizes, known=x * masks["given"], **masks)[1]) == {2}
+
+
 @pytest.mark.parametrize("name", sorted(PARAMETRIZATIONS))
 def test_spellings_take_every_child_of_every_parent_there_and_back(name):
     parametrization = PARAMETRIZATIONS[name]
@@ -133,9 +154,9 @@ def test_spellings_take_every_child_of_every_parent_there_and_back(name):
         symbols = spelling.symbols(stage, parent, child)
         assert (spelling.child(stage, parent, symbols) == child).all()
         outputs = torch.zeros(len(parent), parametrization.num_outputs, dtype=torch.int32)
-        assert symbols.shape == (len(parent), spelling.length)
+        assert len(symbols) == spelling.length
         if spelling.length == 1:
-            reachable = (spelling.weights(outputs, stage, parent, symbols[:, :0]) > 0).sum(1)
+            reachable = (spelling.weights(outputs, stage, parent, []) > 0).sum(1)
             assert reachable.tolist() == [int((parent == p).sum()) for p in parent]
 
 

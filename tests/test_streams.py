@@ -3,6 +3,7 @@
 import constriction
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -59,9 +60,9 @@ def expected(payload, groups):
     return [*found, decoder.check()]
 
 
-def read_in_step(payloads, groups_of, num_together):
+def read_in_step(payloads, groups_of, num_together, streams_for=Streams):
     """What `expected` gives, for each stream; each turn has up to so many groups of each stream."""
-    streams = Streams(payloads, [sum(len(weights) for _, weights in groups) for groups in groups_of])
+    streams = streams_for(payloads, [sum(len(weights) for _, weights in groups) for groups in groups_of])
     found = [[None] if stream in streams.damaged else [] for stream in range(len(payloads))]
     for begin in range(0, max(map(len, groups_of), default=0), num_together):
         turn = [
@@ -72,7 +73,8 @@ def read_in_step(payloads, groups_of, num_together):
         ends = np.cumsum([len(weights) for _, weights in turn])
         numbers = np.array([stream for stream, _ in turn])
         bounds = np.stack([np.append(0, ends[:-1]), ends], axis=1)
-        symbols = streams.read(np.concatenate([weights for _, weights in turn]), bounds, numbers)
+        rows = torch.from_numpy(np.concatenate([weights for _, weights in turn]))
+        symbols = streams.read(rows, bounds, numbers)
         for stream, (first, end) in zip(numbers, bounds, strict=True):
             found[stream].append(symbols[first:end].tolist())
     return [[*found[stream], streams.check(stream)] for stream in range(len(payloads))], streams.damaged
@@ -176,6 +178,29 @@ def test_what_is_wrong_is_said():
         _, streams = decoded(payload, groups)
         assert streams.check(0) is None
         assert message in streams.damaged[0]
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.lists(st.lists(st.integers(1, 60), max_size=4), min_size=1, max_size=40),
+    st.sampled_from([1, 2, 4, 5, 16, 27, 256]),
+    st.integers(1, 3),
+)
+@settings(max_examples=20)
+def test_a_gpu_reads_what_a_cpu_reads(seed, sizes, width, num_together):
+    """Damaged streams too, up to where it is found: at their end."""
+    gpu_streams = pytest.importorskip("ardm.codec.gpu_streams")
+    rng = np.random.default_rng(seed)
+    groups_of = [random_groups(rng, own, [width], width) for own in sizes]
+    payloads = [encoded(groups, int(rng.integers(2**16))) for groups in groups_of]
+    payloads[::3] = [mutant(rng, payload) for payload in payloads[::3]]
+    found, damaged = read_in_step(payloads, groups_of, num_together)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    there, damaged_there = read_in_step(
+        payloads, groups_of, num_together, lambda *arguments: gpu_streams.GpuStreams(*arguments, device)
+    )
+    assert there == found
+    assert damaged_there == damaged
 
 
 def test_wrong_use_is_refused():

@@ -2,10 +2,8 @@
 
 import itertools
 import math
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,33 +27,47 @@ from ardm.orders import Shape
 
 
 class TimedNetwork(ExactNetwork):
-    """An exact network that counts the seconds in which some thread is in it."""
+    """An exact network that counts the seconds in which some thread is in it, or a GPU computes for it."""
 
     def __init__(self, network: ExactNetwork) -> None:
         super().__init__(network.core, network.units, network.test)
-        self.seconds, self._started, self._num_threads = 0.0, 0.0, 0
-        self._lock = threading.Lock()
+        self._seconds = 0.0
+        self._spans: list[tuple[float, float]] = []
+        self._events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
 
     def integers(self, *arguments: Tensor) -> Tensor:
-        """The outputs of the network, which on CUDA has computed them when it returns."""
-        with self._timed():
+        """The outputs of the network. A GPU is not waited for: events tell when it was computing."""
+        if arguments[0].device.type == "cuda":
+            before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            before.record()
             outputs = super().integers(*arguments)
-            finish_stream(outputs.device)
+            after.record()
+            self._events.append((before, after))
+            return outputs
+        started = time.perf_counter()
+        outputs = super().integers(*arguments)
+        self._spans.append((started, time.perf_counter()))
         return outputs
 
-    @contextmanager
-    def _timed(self) -> Iterator[None]:
-        with self._lock:
-            self._num_threads += 1
-            if self._num_threads == 1:
-                self._started = time.perf_counter()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._num_threads -= 1
-                if self._num_threads == 0:
-                    self.seconds += time.perf_counter() - self._started
+    @property
+    def seconds(self) -> float:
+        """Of all calls so far. Where several were under way the time counts once; none may be now."""
+        if self._events:
+            torch.cuda.synchronize()
+            first = self._events[0][0]
+            self._spans += [(first.elapsed_time(start), first.elapsed_time(stop)) for start, stop in self._events]
+        self._seconds += covered(self._spans) / (1000 if self._events else 1)  # events count milliseconds
+        self._spans, self._events = [], []
+        return self._seconds
+
+
+def covered(spans: Sequence[tuple[float, float]]) -> float:
+    """The length of what spans cover together."""
+    total, reached = 0.0, -math.inf
+    for start, stop in sorted(spans):
+        total += max(0.0, stop - max(start, reached))
+        reached = max(reached, stop)
+    return total
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -169,12 +181,6 @@ def _our_codec(trained: TrainedModel, number: int, batch_size: int | None) -> Ou
         batch_size=batch_size or max(1, BATCH_VARIABLES[device.type] // math.prod(model.shape)),
         device=str(device),
     )
-
-
-def finish_stream(device: torch.device) -> None:
-    """Wait for what this thread has given a CUDA device, and for nothing of other threads."""
-    if device.type == "cuda":
-        torch.cuda.current_stream(device).synchronize()
 
 
 def _item(restored: Restored) -> Item:

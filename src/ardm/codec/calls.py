@@ -66,6 +66,22 @@ class Context:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Round:
+    """One group of each of B items, for one call. All but the bounds are where the network is."""
+
+    items: Int[Tensor, "B"]
+    """Their numbers in a batch."""
+    stage: Int[Tensor, "B"]
+    start: Int[Tensor, "B"]
+    where: Int[Tensor, "B N"]
+    """The variables of each group, with 0 in the places that a group leaves."""
+    size: Int[Tensor, "B"]
+    """How many they are."""
+    bounds: Int[np.ndarray, "B 2"]
+    """Where the rows of each group begin and end."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Rows:
     """The R variables of several groups, one group after the other, and what the network says of them.
 
@@ -126,43 +142,44 @@ class Caller:
         """The data x downscaled, each variable to a level of its own."""
         return self._levels.take(level * self._levels.shape[1] + x)
 
-    def mask(self, groups: Sequence[Group], context: Context) -> Bool[Tensor, "B D"]:
-        """The variables that are revealed when a group is coded, for one group of each item."""
-        stage = self.tensor([group.stage for group in groups])
-        start = self.tensor([group.start for group in groups])
-        return ((self._ranks[stage] < start[:, None]) & ~context.absent) | context.given
-
-    def call(self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], groups: Sequence[Group]) -> Rows:
-        """What the network says of one group of each item. One call."""
-        where, sizes = self._where(groups)
-        stage, shape = self.tensor([group.stage for group in groups]), (-1, *self._shape)
-        outputs = self._network.integers(inputs.view(shape), mask.view(shape), stage, mask.sum(1), where)
+    def round(self, items: Sequence[int], groups: Sequence[Group]) -> Round:
+        """One group of each of some items; one copy takes all numbers to the device."""
+        different = {id(group): group for group in groups}  # most items have the same
+        number = {key: i for i, key in enumerate(different)}
+        sizes = np.array([group.variables.size for group in groups])
         ends = sizes.cumsum()
-        item = torch.arange(len(groups), device=self.device)[:, None].expand_as(where)
-        real = None
-        if sizes.min() < where.shape[1]:
-            real = self.tensor(np.flatnonzero(np.arange(where.shape[1]) < sizes[:, None]))
-        return Rows(
-            outputs=_selected(outputs, real),
-            item=_selected(item, real),
-            variable=_selected(where, real),
-            stage=_selected(stage[:, None].expand_as(where), real),
-            parent=_selected(inputs.gather(1, where), real),
+        stage, start, which = np.array([(group.stage, group.start, number[id(group)]) for group in groups]).T
+        arrays = (np.array(items), stage, start, sizes, which, _in_rows([g.variables for g in different.values()]))
+        there = sent(arrays, self.device)
+        return Round(
+            items=there[0],
+            stage=there[1],
+            start=there[2],
+            size=there[3],
+            where=there[5][there[4]],
             bounds=np.stack([ends - sizes, ends], axis=1),
         )
 
-    def tensor(self, values: Sequence[int] | Int[np.ndarray, "*B"]) -> Int[Tensor, "*B"]:
-        """Whole numbers on the network's device."""
-        return torch.as_tensor(values, dtype=torch.long, device=self.device)
+    def mask(self, round: Round, context: Context) -> Bool[Tensor, "B D"]:
+        """The variables that are revealed when each group is coded."""
+        return ((self._ranks[round.stage] < round.start[:, None]) & ~context.absent) | context.given
 
-    def _where(self, groups: Sequence[Group]) -> tuple[Int[Tensor, "B N"], Int[np.ndarray, "B"]]:
-        """The variables of each group, with 0 in the places that a group leaves, and how many they are."""
-        sizes = np.array([group.variables.size for group in groups])
-        if all(group is groups[0] for group in groups):
-            return self.tensor(groups[0].variables).repeat(len(groups), 1), sizes
-        where = np.zeros((len(groups), sizes.max()), np.int64)
-        where[np.arange(sizes.max()) < sizes[:, None]] = np.concatenate([group.variables for group in groups])
-        return self.tensor(where), sizes
+    def call(self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], round: Round) -> Rows:
+        """What the network says of the groups. One call."""
+        shape = (-1, *self._shape)
+        outputs = self._network.integers(inputs.view(shape), mask.view(shape), round.stage, mask.sum(1), round.where)
+        item = torch.repeat_interleave(round.size, output_size=int(round.bounds[-1, 1]))
+        first = round.size.cumsum(0) - round.size
+        column = torch.arange(len(item), device=self.device) - first[item]
+        variable = round.where[item, column]
+        return Rows(
+            outputs=outputs[item, column],
+            item=item,
+            variable=variable,
+            stage=round.stage[item],
+            parent=inputs[item, variable],
+            bounds=round.bounds,
+        )
 
     def _plan(self, coded: Bool[np.ndarray, "D"]) -> list[Group]:
         plan = []
@@ -173,7 +190,17 @@ class Caller:
         return plan
 
 
-def _selected(rows: Integer[Tensor, "B N *O"], real: Int[Tensor, "R"] | None) -> Integer[Tensor, "R *O"]:
-    """The rows of these numbers, or all."""
-    rows = rows.flatten(0, 1)
-    return rows if real is None else rows[real]
+def _in_rows(arrays: Sequence[Int[np.ndarray, "_"]]) -> Int[np.ndarray, "P N"]:
+    """Arrays as rows, filled up with 0."""
+    sizes = np.array([array.size for array in arrays])
+    rows = np.zeros((len(arrays), sizes.max()), np.int64)
+    rows[np.arange(sizes.max()) < sizes[:, None]] = np.concatenate(arrays)
+    return rows
+
+
+def sent(arrays: Sequence[Int[np.ndarray, "..."]], device: torch.device) -> list[Int[Tensor, "..."]]:
+    """Whole numbers on a device, by one copy that neither it nor this thread waits for."""
+    flat = torch.from_numpy(np.concatenate([array.ravel() for array in arrays]))
+    there = flat.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else flat
+    parts = there.split([array.size for array in arrays])
+    return [part.view(array.shape) for part, array in zip(parts, arrays, strict=True)]

@@ -29,6 +29,7 @@ is cut there. Of the others in a group those with the fewest reachable symbols c
 among equals. A symbol with no alternative changes nothing, and is left out.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator
 
 import constriction
@@ -105,7 +106,7 @@ def _free_weights(weights: Weights, num_reachable: int) -> Float64[np.ndarray, "
 def push_last(number: int, symbols: Int[np.ndarray, "N"], weights: Weights) -> int:
     """The number with these symbols on top, the first one outermost."""
     rows = np.arange(len(symbols))
-    coarse = _coarse_weights(weights)
+    coarse = coarse_weights(weights)
     ends = coarse.cumsum(1)[rows, symbols].tolist()
     for end, weight in zip(ends[::-1], coarse[rows, symbols][::-1].tolist(), strict=True):
         quotient, remainder = divmod(number, weight)
@@ -115,17 +116,21 @@ def push_last(number: int, symbols: Int[np.ndarray, "N"], weights: Weights) -> i
 
 def pop_last(number: int, weights: Weights) -> tuple[int, Int64[np.ndarray, "N"]]:
     """What is left of a number, and the symbols that were on top of it."""
-    symbols = np.empty(len(weights), np.int64)
-    coarse = _coarse_weights(weights)
+    return pop_coarse(number, coarse_weights(weights))
+
+
+def pop_coarse(number: int, coarse: Int64[np.ndarray, "N C"]) -> tuple[int, Int64[np.ndarray, "N"]]:
+    """The same by weights of 16 bits."""
+    symbols = np.empty(len(coarse), np.int64)
     for row, ends in enumerate(coarse.cumsum(1)):
         quantile = number & ((1 << LAST_WEIGHT_BITS) - 1)
-        symbol = symbols[row] = ends.searchsorted(quantile, "right")
+        symbol = symbols[row] = bisect_right(ends, quantile)
         weight = int(coarse[row, symbol])
         number = (number >> LAST_WEIGHT_BITS) * weight + quantile - (int(ends[symbol]) - weight)
     return number, symbols
 
 
-def _coarse_weights(weights: Weights) -> Int64[np.ndarray, "N C"]:
+def coarse_weights(weights: Weights) -> Int64[np.ndarray, "N C"]:
     """Weights of 16 bits; unreachable symbols have none."""
     is_reachable = weights > 0
     free = (1 << LAST_WEIGHT_BITS) - is_reachable.sum(1, keepdims=True)

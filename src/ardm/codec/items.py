@@ -24,8 +24,9 @@ from jaxtyping import Bool, Float64, Int
 from torch import Tensor
 
 from ardm.codec.bundles import Coded, batches, in_turns, ranges
-from ardm.codec.calls import Caller, Context, Group, IntegerNetwork, Rows
+from ardm.codec.calls import Caller, Context, Group, IntegerNetwork, Round, Rows
 from ardm.codec.coder import CHECK_BITS, Encoder
+from ardm.codec.gpu import streams_for
 from ardm.codec.streams import Streams
 from ardm.codec.symbols import Spelling, spelling_of
 from ardm.codec.tables import WEIGHT_BITS
@@ -252,12 +253,11 @@ class ItemCodec:
         self, x: Int[Tensor, "N D"], context: Context, batch: Sequence[tuple[int, Group]], on_batch: OnBatch
     ) -> list[Coded]:
         """The symbols of several groups of any items, from one call."""
-        items = self._caller.tensor([item for item, _ in batch])
-        groups = [group for _, group in batch]
-        context, x = context.of(items), x[items]
-        mask, stage = self._caller.mask(groups, context), self._caller.tensor([group.stage for group in groups])
-        level = (stage[:, None] + mask).masked_fill(context.absent, 0)
-        rows = self._caller.call(self._caller.at_level(x, level), mask, groups)
+        round = self._caller.round(*zip(*batch, strict=True))
+        context, x = context.of(round.items), x[round.items]
+        mask = self._caller.mask(round, context)
+        level = (round.stage[:, None] + mask).masked_fill(context.absent, 0)
+        rows = self._caller.call(self._caller.at_level(x, level), mask, round)
         children = self._caller.at_level(x[rows.item, rows.variable], rows.stage + 1)
         on_batch(len(batch))
         return self._spelled(rows, children)
@@ -265,11 +265,10 @@ class ItemCodec:
     def _spelled(self, rows: Rows, children: Int[Tensor, "R"]) -> list[Coded]:
         """For each group the symbols of its children."""
         symbols = self._spelling.symbols(rows.stage, rows.parent, children)
-        positions = range(self._spelling.length)
-        weights = [self._spelling.weights(rows.outputs, rows.stage, rows.parent, symbols[:, :i]) for i in positions]
-        return [
-            [(symbols[begin:end, i], weights[i][begin:end]) for i in positions] for begin, end in rows.bounds.tolist()
-        ]
+        outputs, stage, parent = rows.outputs, rows.stage, rows.parent
+        weights = [self._spelling.weights(outputs, stage, parent, symbols[:i]) for i in range(len(symbols))]
+        words = [(column.cpu().numpy(), own.cpu().numpy()) for column, own in zip(symbols, weights, strict=True)]
+        return [[(column[begin:end], own[begin:end]) for column, own in words] for begin, end in rows.bounds.tolist()]
 
 
 class _Batch:
@@ -295,7 +294,8 @@ class _Batch:
     def decode(self, payloads: Sequence[bytes], on_batch: OnBatch) -> tuple[Int[Tensor, "B D"], dict[int, str]]:
         """The items, and what is wrong with bundles that are damaged."""
         plans = self._caller.plans(self._context)
-        streams = Streams(payloads, [self._num_symbols(plans[items.start : items.stop]) for items in self._bundles])
+        num_symbols = [self._num_symbols(plans[items.start : items.stop]) for items in self._bundles]
+        streams = streams_for(payloads, num_symbols, self._caller.device, self._spelling.gpu_width)
         for turn in range(max(map(len, plans), default=0)):
             items = [
                 item
@@ -314,20 +314,24 @@ class _Batch:
 
     def _decode_groups(self, streams: Streams, items: Sequence[int], groups: Sequence[Group]) -> None:
         """Reveal one group of each of some items."""
-        index = self._caller.tensor(items)
-        rows = self._call(index, groups)
-        symbols = np.zeros((len(rows.parent), self._spelling.length), np.int64)
-        for i in range(self._spelling.length):
-            weights = self._spelling.weights(rows.outputs, rows.stage, rows.parent, symbols[:, :i])
-            symbols[:, i] = streams.read(weights, rows.bounds, self._stream_of[items])
-        self._values[index[rows.item], rows.variable] = self._spelling.child(rows.stage, rows.parent, symbols)
+        round = self._caller.round(items, groups)
+        rows = self._call(round)
+        symbols = self._symbols(streams, rows, self._stream_of[items])
+        self._values[round.items[rows.item], rows.variable] = self._spelling.child(rows.stage, rows.parent, symbols)
 
-    def _call(self, items: Int[Tensor, "B"], groups: Sequence[Group]) -> Rows:
-        context = self._context.of(items)
-        level = self._caller.tensor([group.stage + 1 for group in groups])
-        known = self._caller.at_level(self._known[items], level[:, None])
-        inputs = torch.where(context.given, known, self._values[items])
-        return self._caller.call(inputs, self._caller.mask(groups, context), groups)
+    def _call(self, round: Round) -> Rows:
+        context = self._context.of(round.items)
+        known = self._caller.at_level(self._known[round.items], (round.stage + 1)[:, None])
+        inputs = torch.where(context.given, known, self._values[round.items])
+        return self._caller.call(inputs, self._caller.mask(round, context), round)
+
+    def _symbols(self, streams: Streams, rows: Rows, stream_of: Int[np.ndarray, "B"]) -> list[Int[Tensor, "R"]]:
+        """The next symbols of each group's stream: those of one place in the words, then of the next."""
+        symbols: list[Tensor] = []
+        for _ in range(self._spelling.length):
+            weights = self._spelling.weights(rows.outputs, rows.stage, rows.parent, symbols)
+            symbols.append(streams.read(weights, rows.bounds, stream_of))
+        return symbols
 
     def _compare_checks(self, streams: Streams, x: Int[np.ndarray, "B D"]) -> None:
         coded = self._context.coded

@@ -6,21 +6,26 @@ The rule is in `frequencies`, and so is the loop that serves on a CPU.
 from functools import cache
 
 import torch
-from jaxtyping import Int, Integer
+from jaxtyping import Int, Int32, Integer
 from torch import Tensor
 
 from ardm.codec import frequencies
-from ardm.codec.frequencies import TOTAL_WEIGHT, Weights
+from ardm.codec.frequencies import TOTAL_WEIGHT
+from ardm.codec.gpu import has_kernels
 from ardm.codec.tables import EXPONENTIAL
 
 
 def softmax_weights(
     outputs: Integer[Tensor, "N O"], first: Int[Tensor, "N"], count: Int[Tensor, "N"], width: int
-) -> Weights:
+) -> Int32[Tensor, "N C"]:
     """Rows of `width` weights for the softmax of outputs[first : first + count], one count for each row."""
     if outputs.device.type == "cpu":
-        return frequencies.softmax_weights(outputs.numpy(), first.numpy(), count.numpy(), width)
-    return tensor_weights(outputs, first, count, width).cpu().numpy()
+        return torch.from_numpy(frequencies.softmax_weights(outputs.numpy(), first.numpy(), count.numpy(), width))
+    if has_kernels(outputs.device, width):
+        from ardm.codec import gpu_reading
+
+        return gpu_reading.softmax_weights(outputs, first, count, width, exponential(outputs.device))
+    return tensor_weights(outputs, first, count, width)
 
 
 def tensor_weights(
@@ -31,7 +36,7 @@ def tensor_weights(
     is_reachable = symbol < count[:, None]
     index = (first[:, None] + symbol).clamp(max=outputs.shape[1] - 1)
     logits = outputs.gather(1, index).long().masked_fill(~is_reachable, torch.iinfo(torch.int32).min)
-    table = _exponential(outputs.device)
+    table = exponential(outputs.device)
     distance = (logits.amax(1, keepdim=True) - logits).clamp(max=len(table) - 1)
     shares = table[distance].masked_fill(~is_reachable, 0)
     weights = shares * (TOTAL_WEIGHT - count[:, None]) // shares.sum(1, keepdim=True) + is_reachable
@@ -40,5 +45,5 @@ def tensor_weights(
 
 
 @cache
-def _exponential(device: torch.device) -> Int[Tensor, "E"]:
+def exponential(device: torch.device) -> Int[Tensor, "E"]:
     return torch.from_numpy(EXPONENTIAL).to(device)

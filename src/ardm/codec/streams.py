@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from typing import no_type_check
 
 import numpy as np
-from jaxtyping import Int, Int64
+import torch
+from jaxtyping import Int, Int32, Int64
+from torch import Tensor
 
-from ardm.codec.coder import CHECK_BITS, NUM_LAST, pop_last
+from ardm.codec.coder import CHECK_BITS, NUM_LAST, coarse_weights, pop_coarse
 from ardm.codec.frequencies import Weights
 from ardm.codec.tables import WEIGHT_BITS
 from ardm.compiled import compiled
@@ -44,21 +46,26 @@ class Streams:
         self._numbers: dict[int, int] = {}
 
     def read(
-        self, weights: Weights, bounds: Int[np.ndarray, "G 2"], streams: Int[np.ndarray, "G"]
-    ) -> Int64[np.ndarray, "N"]:
+        self, weights: Int32[Tensor, "N C"], bounds: Int[np.ndarray, "G 2"], streams: Int[np.ndarray, "G"]
+    ) -> Int64[Tensor, "N"]:
         """The next symbols, one for each row of weights: rows begin..end-1 are the next group of a stream.
 
         A stream may have several groups, one after the other.
         """
+        return torch.from_numpy(self._read(weights.cpu().numpy(), bounds, streams))
+
+    def _read(
+        self, weights: Weights, bounds: Int[np.ndarray, "G 2"], streams: Int[np.ndarray, "G"]
+    ) -> Int64[np.ndarray, "N"]:
         symbols = np.zeros(len(weights), np.int64)
         cuts = _read_others(
             weights, bounds, streams, self._num_others, self._state, self._words, self._begin, self._end, symbols
         )
-        for stream in np.flatnonzero(self._state == 0).tolist():
-            self.damaged.setdefault(stream, "the payload ends before its symbols")
-        for group in np.flatnonzero(cuts < bounds[:, 1]):
-            stream, rows = int(streams[group]), slice(cuts[group], bounds[group, 1])
-            self._numbers[stream], symbols[rows] = pop_last(self._last_number(stream), weights[rows])
+        self._note_damage()
+        is_last = cuts < bounds[:, 1]
+        rows = rows_between(cuts[is_last], bounds[is_last, 1])
+        if rows.size:
+            symbols[rows] = self._read_last(weights[rows], streams[is_last], (bounds[:, 1] - cuts)[is_last])
         return symbols
 
     def check(self, stream: int) -> int | None:
@@ -67,6 +74,23 @@ class Streams:
             self.damaged[stream] = "the payload does not end where its symbols do"
         return None if stream in self.damaged else self._last_number(stream) - 1
 
+    def _note_damage(self) -> None:
+        """Streams that have run out are damaged."""
+        for stream in np.flatnonzero(self._state == 0).tolist():
+            self.damaged.setdefault(stream, "the payload ends before its symbols")
+
+    def _read_last(
+        self, weights: Weights, streams: Int[np.ndarray, "G"], sizes: Int[np.ndarray, "G"]
+    ) -> Int64[np.ndarray, "N"]:
+        """The next of the last symbols, as many of each stream as its size; those of one stream come in turn."""
+        coarse = coarse_weights(weights)
+        symbols = np.empty(len(weights), np.int64)
+        ends = sizes.cumsum()
+        for stream, begin, end in zip(streams.tolist(), (ends - sizes).tolist(), ends.tolist(), strict=True):
+            number = self._last_number(stream)
+            self._numbers[stream], symbols[begin:end] = pop_coarse(number, coarse[begin:end])
+        return symbols
+
     def _last_number(self, stream: int) -> int:
         """The number of the last symbols; first of all, what words and state are left."""
         if stream not in self._numbers:
@@ -74,6 +98,12 @@ class Streams:
             state = int(self._state[stream]).to_bytes(8, "little")
             self._numbers[stream] = int.from_bytes(words + state, "little")
         return self._numbers[stream]
+
+
+def rows_between(begin: Int[np.ndarray, "G"], end: Int[np.ndarray, "G"]) -> Int64[np.ndarray, "N"]:
+    """begin..end-1 of each pair in turn."""
+    sizes = end - begin
+    return np.arange(sizes.sum()) + (begin - (sizes.cumsum() - sizes)).repeat(sizes)
 
 
 @compiled(nogil=True)

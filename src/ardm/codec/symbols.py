@@ -8,21 +8,21 @@
 | `Nibbles` | mixture of logistics | the hexadecimal digits of its class, most significant first |
 
 Symbols that no class can reach have no weight (see `frequencies`). R rows, one for each variable: stages, parents and
-children are where the network is, symbols and weights where the coder is.
+children are where the network is, weights where they are computed best, and symbols where they were read.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Int, Integer
+from jaxtyping import Int, Int32, Integer
 from torch import Tensor
 
 from ardm.codec.frequencies import (
     DIGIT_BASE,
     MAX_COMPONENTS,
-    Weights,
     grouped_weights,
     log_scale_range,
     mixture_weights,
@@ -38,6 +38,7 @@ from ardm.parametrizations import (
 )
 
 Column = Int[Tensor, "R"]
+RowsOfWeights = Int32[Tensor, "R C"]
 
 MAX_CLASSES = 1 << 16
 """As many fit in the coarse weights of the coder's last symbols."""
@@ -50,16 +51,18 @@ class Spelling(Protocol):
     """A variable's child, given its parent and the stage, as a word of `length` symbols."""
 
     length: int
+    gpu_width: int
+    """Weights of a row if a GPU may read it: words are of one symbol, by a softmax in which all are reachable. Or 0."""
 
-    def symbols(self, stage: Column, parent: Column, child: Column) -> Int[np.ndarray, "R G"]:
-        """The symbols of children."""
+    def symbols(self, stage: Column, parent: Column, child: Column) -> list[Column]:
+        """The symbols of children, all first ones, then all second ones and so on."""
 
     def weights(
-        self, outputs: Integer[Tensor, "R O"], stage: Column, parent: Column, before: Int[np.ndarray, "R g"]
-    ) -> Weights:
+        self, outputs: Integer[Tensor, "R O"], stage: Column, parent: Column, before: Sequence[Column]
+    ) -> RowsOfWeights:
         """The weights of the next symbols after those `before`."""
 
-    def child(self, stage: Column, parent: Column, symbols: Int[np.ndarray, "R G"]) -> Column:
+    def child(self, stage: Column, parent: Column, symbols: Sequence[Column]) -> Column:
         """The children that symbols spell."""
 
 
@@ -85,28 +88,29 @@ class Classes:
     def __init__(self, num_classes: int) -> None:
         if num_classes > MAX_CLASSES:
             raise ValueError(f"exact rows have up to {MAX_CLASSES} classes, got {num_classes}")
-        self._num_classes = num_classes
+        self._num_classes = self.gpu_width = num_classes
 
-    def symbols(self, stage: Column, parent: Column, child: Column) -> Int[np.ndarray, "R G"]:
+    def symbols(self, stage: Column, parent: Column, child: Column) -> list[Column]:
         """The classes themselves."""
-        return _numpy(child)[:, None]
+        return [child]
 
     def weights(
-        self, outputs: Integer[Tensor, "R O"], stage: Column, parent: Column, before: Int[np.ndarray, "R g"]
-    ) -> Weights:
+        self, outputs: Integer[Tensor, "R O"], stage: Column, parent: Column, before: Sequence[Column]
+    ) -> RowsOfWeights:
         """A softmax over all outputs."""
         first, count = torch.zeros_like(stage), torch.full_like(stage, self._num_classes)
         return softmax_weights(outputs, first, count, self._num_classes)
 
-    def child(self, stage: Column, parent: Column, symbols: Int[np.ndarray, "R G"]) -> Column:
+    def child(self, stage: Column, parent: Column, symbols: Sequence[Column]) -> Column:
         """The classes themselves."""
-        return torch.from_numpy(symbols[:, 0]).to(parent.device)
+        return symbols[0].to(parent.device)
 
 
 class Siblings:
     """The children of a parent, each with the sum of the classes below it."""
 
     length = 1
+    gpu_width = 0
 
     def __init__(self, depth: DepthMap) -> None:
         if depth.num_classes > MAX_GROUPED_CLASSES:
@@ -125,21 +129,22 @@ class Siblings:
         self._values = np.zeros((depth.num_stages, depth.num_values, siblings.max() + 1), np.int64)
         self._values[stages, parents, siblings] = children
 
-    def symbols(self, stage: Column, parent: Column, child: Column) -> Int[np.ndarray, "R G"]:
+    def symbols(self, stage: Column, parent: Column, child: Column) -> list[Column]:
         """The numbers of children among their siblings; a value has one parent only."""
-        return self._number[_numpy(stage), _numpy(child)][:, None]
+        return [torch.from_numpy(self._number[_numpy(stage), _numpy(child)])]
 
     def weights(
-        self, outputs: Integer[Tensor, "R O"], stage: Column, parent: Column, before: Int[np.ndarray, "R g"]
-    ) -> Weights:
+        self, outputs: Integer[Tensor, "R O"], stage: Column, parent: Column, before: Sequence[Column]
+    ) -> RowsOfWeights:
         """Sums over the classes below each child."""
         place = _numpy(stage), _numpy(parent)
         begin, end = self._begin[place], self._end[place]
-        return grouped_weights(_numpy(outputs), begin, end, self._classes, self._siblings, self._values.shape[2])
+        width = self._values.shape[2]
+        return torch.from_numpy(grouped_weights(_numpy(outputs), begin, end, self._classes, self._siblings, width))
 
-    def child(self, stage: Column, parent: Column, symbols: Int[np.ndarray, "R G"]) -> Column:
+    def child(self, stage: Column, parent: Column, symbols: Sequence[Column]) -> Column:
         """The values of the numbered children."""
-        values = self._values[_numpy(stage), _numpy(parent), symbols[:, 0]]
+        values = self._values[_numpy(stage), _numpy(parent), _numpy(symbols[0])]
         return torch.from_numpy(values).to(parent.device)
 
 
@@ -158,22 +163,27 @@ class Digits:
 
     def __init__(self, depth: BaseDepthMap) -> None:
         self._base, self._num_classes = depth.base, depth.num_classes
+        self._reaches_all = depth.base**depth.num_stages == depth.num_classes
+        self.gpu_width = depth.base if self._reaches_all else 0
         self._scales = tuple(depth.base**power for power in reversed(range(depth.num_stages)))
 
-    def symbols(self, stage: Column, parent: Column, child: Column) -> Int[np.ndarray, "R G"]:
+    def symbols(self, stage: Column, parent: Column, child: Column) -> list[Column]:
         """The digits (child - parent) / b^(S-1-stage)."""
-        return _numpy((child - parent) // self._scale(stage))[:, None]
+        return [(child - parent) // self._scale(stage)]
 
     def weights(
-        self, outputs: Integer[Tensor, "R O"], stage: Column, parent: Column, before: Int[np.ndarray, "R g"]
-    ) -> Weights:
+        self, outputs: Integer[Tensor, "R O"], stage: Column, parent: Column, before: Sequence[Column]
+    ) -> RowsOfWeights:
         """A softmax over the b outputs of the stage."""
-        beyond = -(-(self._num_classes - parent) // self._scale(stage))
-        return softmax_weights(outputs, stage * self._base, beyond.clamp(max=self._base), self._base)
+        if self._reaches_all:
+            count = torch.full_like(stage, self._base)
+        else:
+            count = (-(-(self._num_classes - parent) // self._scale(stage))).clamp(max=self._base)
+        return softmax_weights(outputs, stage * self._base, count, self._base)
 
-    def child(self, stage: Column, parent: Column, symbols: Int[np.ndarray, "R G"]) -> Column:
+    def child(self, stage: Column, parent: Column, symbols: Sequence[Column]) -> Column:
         """The parents with their next digit."""
-        return parent + torch.from_numpy(symbols[:, 0]).to(parent.device) * self._scale(stage)
+        return parent + symbols[0].to(parent.device) * self._scale(stage)
 
     def _scale(self, stage: Column) -> Column:
         """What a digit of the stage counts."""
@@ -182,6 +192,8 @@ class Digits:
 
 class Nibbles:
     """The hexadecimal digits of a class, each weighed by differences of the mixture's cumulative distribution."""
+
+    gpu_width = 0
 
     def __init__(self, parametrization: LogisticMixtureParametrization) -> None:
         self._num_classes = parametrization.depth.num_classes
@@ -193,30 +205,37 @@ class Nibbles:
         self._log_scale_range = log_scale_range(parametrization)
         self._is_companded = isinstance(parametrization, CompandedMixtureParametrization)
         self.length = -(-(self._num_classes - 1).bit_length() // 4)
-        self._sizes = DIGIT_BASE ** np.arange(self.length)[::-1]
+        self._sizes = [DIGIT_BASE**place for place in reversed(range(self.length))]
 
-    def symbols(self, stage: Column, parent: Column, child: Column) -> Int[np.ndarray, "R G"]:
+    def symbols(self, stage: Column, parent: Column, child: Column) -> list[Column]:
         """The digits, most significant first."""
-        return _numpy(child)[:, None] // self._sizes % DIGIT_BASE
+        return [child // size % DIGIT_BASE for size in self._sizes]
 
     def weights(
-        self, outputs: Integer[Tensor, "R O"], stage: Column, parent: Column, before: Int[np.ndarray, "R g"]
-    ) -> Weights:
+        self, outputs: Integer[Tensor, "R O"], stage: Column, parent: Column, before: Sequence[Column]
+    ) -> RowsOfWeights:
         """Those of the next digit."""
-        num_before = before.shape[1]
-        first = before @ self._sizes[:num_before]
-        return mixture_weights(
+        first = self._class(before, parent)
+        weights = mixture_weights(
             _numpy(outputs),
-            first,
-            int(self._sizes[num_before]),
+            _numpy(first),
+            self._sizes[len(before)],
             self._num_classes,
             self._log_scale_range,
             is_companded=self._is_companded,
         )
+        return torch.from_numpy(weights)
 
-    def child(self, stage: Column, parent: Column, symbols: Int[np.ndarray, "R G"]) -> Column:
+    def child(self, stage: Column, parent: Column, symbols: Sequence[Column]) -> Column:
         """The classes that digits spell."""
-        return torch.from_numpy(symbols @ self._sizes).to(parent.device)
+        return self._class(symbols, parent)
+
+    def _class(self, symbols: Sequence[Column], parent: Column) -> Column:
+        """The first class whose digits begin with these."""
+        first = torch.zeros_like(parent)
+        for digit, size in zip(symbols, self._sizes, strict=False):
+            first += digit.to(parent.device) * size
+        return first
 
 
 def _numpy(x: Tensor) -> np.ndarray:
