@@ -5,10 +5,11 @@ take. Taken from data sheets: the links between GPUs and between machines. Every
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from torch import Tensor, nn
+from torch import nn
 
 from ardm.bench.training import flops_per_item
 from ardm.config import DepthConfig, ImageData, RunConfig, TextData
@@ -93,15 +94,15 @@ def activation_units(config: RunConfig) -> int:
     return network.num_layers * network.width * config.data.num_variables
 
 
-def flops_of_muon(model: nn.Module) -> float:
-    """Operations of one orthogonalisation of all hidden matrices, which every GPU does for itself."""
-    sides = [sorted(p.shape[-2:]) for n, p in model.named_parameters() if is_hidden_matrix(n, p) for _ in stack(p)]
-    return sum(len(NEWTON_SCHULZ) * 2 * (2 * short**2 * long + short**3) for short, long in sides)
-
-
-def stack(parameter: Tensor) -> Sequence[Tensor]:
-    """The matrices of a parameter."""
-    return parameter.flatten(0, -3) if parameter.ndim > 2 else [parameter]
+def seconds_of_muon(model: nn.Module, num_gpus: int) -> float:
+    """Each GPU orthogonalises its part of the hidden matrices of a shape; then all send each other theirs (bf16)."""
+    shapes = Counter(p.shape for n, p in model.named_parameters() if is_hidden_matrix(n, p))
+    flops, num_bytes = 0.0, 0
+    for shape, count in shapes.items():
+        num_matrices, (short, long) = count * math.prod(shape[:-2]), sorted(shape[-2:])
+        flops += math.ceil(num_matrices / num_gpus) * len(NEWTON_SCHULZ) * 2 * (2 * short**2 * long + short**3)
+        num_bytes += 2 * num_matrices * short * long
+    return flops / (MUON_SHARE * MATRIX_TERAFLOPS * 1e12) + seconds_of_sum(num_bytes, num_gpus) / 2
 
 
 def flops_of_attention(config: RunConfig) -> float:
@@ -119,7 +120,7 @@ class Estimate:
     compute: float
     """Seconds of a step in the network."""
     muon: float
-    """Seconds of a step in which Muon orthogonalises."""
+    """Seconds of a step in which Muon orthogonalises and its updates travel."""
     gradients: float
     """Seconds of a step in which gradients travel, mostly while the backward pass computes."""
     hours: float
@@ -133,9 +134,9 @@ class Estimate:
 def estimate(plan: Plan, model: nn.Module, flops: float, num_gpus: int, batch_size: int) -> Estimate:
     """Data in parallel: each GPU has a part of the batch, and gradients are added up by rings."""
     items, num_parameters = batch_size / num_gpus, sum(p.numel() for p in model.parameters())
-    muon = flops_of_muon(model) / (MUON_SHARE * MATRIX_TERAFLOPS * 1e12)
+    muon = seconds_of_muon(model, num_gpus)
     compute = items * flops / (plan.share * MATRIX_TERAFLOPS * 1e12)
-    gradients = seconds_of_gradients(4 * num_parameters, num_gpus)
+    gradients = seconds_of_sum(4 * num_parameters, num_gpus)
     steps = plan.epochs * plan.num_items / batch_size
     activations = items * activation_units(plan.config) * plan.bytes_a_unit
     states = BYTES_A_PARAMETER * num_parameters
@@ -151,8 +152,8 @@ def estimate(plan: Plan, model: nn.Module, flops: float, num_gpus: int, batch_si
     )
 
 
-def seconds_of_gradients(num_bytes: float, num_gpus: int) -> float:
-    """Gradients are added up within a machine, then each GPU's part of them between machines, and spread again."""
+def seconds_of_sum(num_bytes: float, num_gpus: int) -> float:
+    """Added up within a machine, then each GPU's part between machines, and spread again, which takes half of it."""
     machines = math.ceil(num_gpus / GPUS_A_MACHINE)
     within = 2 * num_bytes * (GPUS_A_MACHINE - 1) / GPUS_A_MACHINE / NVLINK
     between = 2 * num_bytes / GPUS_A_MACHINE * (machines - 1) / machines / NETWORK

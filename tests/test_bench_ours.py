@@ -2,9 +2,6 @@
 
 import json
 import math
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +14,10 @@ import ardm
 import invoke
 from ardm.bench.codecs import NetworkCodec, time_codec
 from ardm.bench.items import is_same
-from ardm.bench.ours import TimedNetwork, covered, our_codecs
+from ardm.bench.ours import TimedNetwork, our_codecs
 from ardm.checkpoint import load_model
 from ardm.data.sound_files import Recording, write_wav
 from ardm.errors import UsageError
-from ardm.exact.network import ExactNetwork
 from tiny_exact import KINDS, tiny_exact
 
 GOLDEN = Path(__file__).parent / "golden" / "1"
@@ -97,60 +93,6 @@ def counting(function, calls):
         return function(*arguments)
 
     return counted
-
-
-@pytest.mark.parametrize(
-    ("spans", "length"),
-    [([], 0), ([(1.0, 3.0)], 2), ([(5.0, 6.0), (1.0, 3.0), (2.0, 4.0), (2.0, 3.0)], 4), ([(1.0, 2.0), (2.0, 4.0)], 3)],
-)
-def test_what_spans_cover(spans, length):
-    assert covered(spans) == length
-
-
-def test_threads_in_a_network_count_once(monkeypatch):
-    network, test = TimedNetwork(tiny_exact("text").exact.network), tiny_exact("text").exact.network.test
-    together = threading.Barrier(3)
-
-    def stay(self, *arguments):
-        together.wait()
-        time.sleep(0.2)
-        return arguments[0]
-
-    monkeypatch.setattr(ExactNetwork, "integers", stay)
-    for num_rounds in (1, 2):
-        with ThreadPoolExecutor(3) as pool:
-            assert len(list(pool.map(lambda _: network.integers(test.inputs), range(3)))) == 3
-        assert 0.2 * num_rounds <= network.seconds < 0.2 * num_rounds + 0.3
-
-
-def test_a_gpu_is_timed_by_events_and_not_waited_for(monkeypatch):
-    """Two calls that overlap, told in milliseconds."""
-    network = TimedNetwork(tiny_exact("text").exact.network)
-    times = iter([10.0, 30.0, 20.0, 50.0])
-
-    class OnGpu(torch.Tensor):
-        device = torch.device("cuda")
-
-    class Event:
-        def __init__(self, enable_timing):
-            assert enable_timing
-
-        def record(self):
-            self.time = next(times)
-
-        def elapsed_time(self, later):
-            return later.time - self.time
-
-    waits = []
-    monkeypatch.setattr(torch.cuda, "Event", Event)
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append(1))
-    monkeypatch.setattr(ExactNetwork, "integers", lambda self, *arguments: arguments[0])
-    inputs = torch.zeros(1).as_subclass(OnGpu)
-    for _ in range(2):
-        network.integers(inputs)
-    assert not waits
-    assert network.seconds == pytest.approx(0.04)
-    assert network.seconds == pytest.approx(0.04)
 
 
 def test_sounds_keep_a_rate_that_is_not_the_models():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ardm.bench import sampling
-from ardm.bench.sampling import SampleTiming, Stopwatch, WatchedModel, random_model, time_sampling
+from ardm.bench.sampling import SampleTiming, WatchedModel, random_model, time_sampling
 from ardm.checkpoint import TrainedModel, save_model
 from ardm.cli import main
 from ardm.commands.bench import even_schedule
@@ -49,9 +49,9 @@ def test_the_share_is_that_of_the_network():
         sample_items(m, orders, even_schedule(model, 4), batch_generator(0, 0, CPU.device)) for m in (model, watched)
     ]
     assert torch.equal(*drawn)
-    assert watched.watch.seconds() > 0
+    assert watched.watch.seconds > 0
     watched.watch.reset()
-    assert watched.watch.seconds() == 0
+    assert watched.watch.seconds == 0
 
 
 def test_a_known_share(monkeypatch):
@@ -72,15 +72,6 @@ def test_a_known_share(monkeypatch):
     row = time_sampling(model, even_schedule(model, 4), CPU, name="text", num_items=5, batch_size=2, seconds=100.0)
     assert row.seconds == pytest.approx(3 * (4 * 3 + 8))
     assert row.network_share == pytest.approx(0.6)
-
-
-def test_a_stopwatch_adds_up(monkeypatch):
-    watch = Stopwatch(CPU.device)
-    monkeypatch.setattr("time.perf_counter", iter([1.0, 3.5, 10.0, 10.25]).__next__)
-    for _ in range(2):
-        with watch.running():
-            pass
-    assert watch.seconds() == 2.75
 
 
 def test_batches_are_those_of_the_command():

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from ardm.optim import Muon, is_hidden_matrix, orthogonalise
+from ardm.optim import Muon, is_hidden_matrix, orthogonalise, orthogonalise_together
+from ardm.team import ALONE, Team
 
 
 @pytest.mark.parametrize("shape", [(3, 16, 16), (2, 12, 40), (2, 40, 12)])
@@ -55,6 +56,22 @@ def test_a_stack_is_updated_matrix_by_matrix(generator):
     for optimizer in optimizers:
         optimizer.step()
     assert torch.allclose(stack, torch.stack([*apart]), atol=1e-6)
+
+
+@pytest.mark.parametrize(("count", "size"), [(6, 2), (7, 3), (1, 4), (5, 4)])
+def test_processes_orthogonalise_a_part_each(count, size, generator, monkeypatch):
+    """The last ones may have fewer, or none."""
+    matrices, parts = torch.randn(count, 6, 4, generator=generator), []
+
+    def gathered(team, part):
+        parts.append(part)
+        return torch.cat(parts) if len(parts) == size else part.new_zeros(count, 6, 4)
+
+    monkeypatch.setattr(Team, "gathered", gathered)
+    results = [orthogonalise_together(matrices, Team(rank, size)) for rank in range(size)]
+    assert {len(part) for part in parts} == {-(-count // size)}
+    torch.testing.assert_close(results[-1], orthogonalise(matrices))
+    assert torch.equal(orthogonalise_together(matrices, ALONE), orthogonalise(matrices))
 
 
 def test_only_matrices_inside_blocks_are_hidden():

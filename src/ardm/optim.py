@@ -1,17 +1,20 @@
 """Muon for the matrices inside a network, AdamW for everything else.
 
 Muon (Jordan et al., 2024) replaces the momentum of a matrix by its nearest semi-orthogonal one. PyTorch ships it
-too, one matrix at a time; this one orthogonalises all matrices of a shape in one batch of products.
+too, one matrix at a time; this one orthogonalises all matrices of a shape in one batch of products, of which each
+process of a team does a part.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from ardm.sharding import piece_like, whole
+from ardm.team import ALONE, Team
 
 NEWTON_SCHULZ = (
     (4.0848, -6.8946, 2.9270),
@@ -30,9 +33,17 @@ class Muon(torch.optim.Optimizer):
     """
 
     def __init__(
-        self, params: Iterable[nn.Parameter], *, lr: float, momentum: float = 0.95, weight_decay: float = 0.0
+        self,
+        params: Iterable[nn.Parameter],
+        *,
+        lr: float,
+        momentum: float = 0.95,
+        weight_decay: float = 0.0,
+        team: Team = ALONE,
     ) -> None:
+        """All processes of the team must have the same parameters and gradients."""
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        self._team = team
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -55,11 +66,21 @@ class Muon(torch.optim.Optimizer):
         torch._foreach_lerp_(grads, buffers, momentum)  # Nesterov's
         nesterov = torch.stack([whole(matrix) for matrix in grads])
         rows, columns = nesterov.shape[-2:]
-        updates = orthogonalise(nesterov.view(-1, rows, columns)).view_as(nesterov)
+        updates = orthogonalise_together(nesterov.view(-1, rows, columns), self._team).view_as(nesterov)
         torch._foreach_mul_(params, 1 - lr * weight_decay)
         scale = max(1.0, rows / columns) ** 0.5
         pieces = [piece_like(update, p) for update, p in zip(updates.to(params[0].dtype), params, strict=True)]
         torch._foreach_add_(params, pieces, alpha=-lr * scale)
+
+
+def orthogonalise_together(matrices: Float[Tensor, "N R C"], team: Team) -> Float[Tensor, "N R C"]:
+    """`orthogonalise` of matrices that all processes have, each of which computes for as many of them."""
+    if team.size == 1:
+        return orthogonalise(matrices)
+    count = -(-len(matrices) // team.size)
+    own = matrices[team.rank * count : (team.rank + 1) * count]
+    filled = F.pad(own, (0, 0, 0, 0, 0, count - len(own)))
+    return team.gathered(orthogonalise(filled))[: len(matrices)]
 
 
 def orthogonalise(matrices: Float[Tensor, "N R C"]) -> Float[Tensor, "N R C"]:

@@ -63,7 +63,7 @@ class Trainer:
             self.model = config.build(corpus.num_classes)
         self.averaged = copy.deepcopy(self.model).requires_grad_(False).eval()
         self._objective = self._placed_objective()
-        self.optimizers = make_optimizers(config, self.model)
+        self.optimizers = make_optimizers(config, self.model, runtime.team)
         self.profile = Profile.empty(self.model.num_stages, self.model.num_variables, device)
         self.measured_profile: Profile | None = None
         self.step, self.seconds, self.finished = 0, 0.0, False
@@ -301,7 +301,7 @@ def named_rank(config: RunConfig, device: torch.device) -> Int[Tensor, "D"] | No
     return ranks(torch.from_numpy(NAMED_ORDERS[config.train.order](config.data.shape)).to(device))
 
 
-def make_optimizers(config: RunConfig, model: nn.Module) -> list[torch.optim.Optimizer]:
+def make_optimizers(config: RunConfig, model: nn.Module, team: Team) -> list[torch.optim.Optimizer]:
     """Muon for hidden matrices if the configuration has a rate for it, fused AdamW for the rest."""
     train = config.train
     hidden: dict[str, nn.Parameter] = {}
@@ -314,7 +314,7 @@ def make_optimizers(config: RunConfig, model: nn.Module) -> list[torch.optim.Opt
         )
     ]
     if train.muon_rate is not None and hidden:
-        optimizers.append(Muon(hidden.values(), lr=train.muon_rate, weight_decay=train.weight_decay))
+        optimizers.append(Muon(hidden.values(), lr=train.muon_rate, weight_decay=train.weight_decay, team=team))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["peak_rate"] = group["lr"]

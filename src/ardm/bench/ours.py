@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from ardm.bench.codecs import CodedBits
 from ardm.bench.items import Item, item_of_content
+from ardm.bench.stopwatch import Stopwatch
 from ardm.checkpoint import TrainedModel
 from ardm.codec.canvases import BATCH_VARIABLES, SLAB_VARIABLES, Batching
 from ardm.codec.items import ItemCodec
@@ -27,47 +27,16 @@ from ardm.orders import Shape
 
 
 class TimedNetwork(ExactNetwork):
-    """An exact network that counts the seconds in which some thread is in it, or a GPU computes for it."""
+    """An exact network whose calls are timed."""
 
     def __init__(self, network: ExactNetwork) -> None:
         super().__init__(network.core, network.units, network.test)
-        self._seconds = 0.0
-        self._spans: list[tuple[float, float]] = []
-        self._events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+        self.watch = Stopwatch(next(network.buffers()).device)
 
     def integers(self, *arguments: Tensor) -> Tensor:
-        """The outputs of the network. A GPU is not waited for: events tell when it was computing."""
-        if arguments[0].device.type == "cuda":
-            before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            before.record()
-            outputs = super().integers(*arguments)
-            after.record()
-            self._events.append((before, after))
-            return outputs
-        started = time.perf_counter()
-        outputs = super().integers(*arguments)
-        self._spans.append((started, time.perf_counter()))
-        return outputs
-
-    @property
-    def seconds(self) -> float:
-        """Of all calls so far. Where several were under way the time counts once; none may be now."""
-        if self._events:
-            torch.cuda.synchronize()
-            first = self._events[0][0]
-            self._spans += [(first.elapsed_time(start), first.elapsed_time(stop)) for start, stop in self._events]
-        self._seconds += covered(self._spans) / (1000 if self._events else 1)  # events count milliseconds
-        self._spans, self._events = [], []
-        return self._seconds
-
-
-def covered(spans: Sequence[tuple[float, float]]) -> float:
-    """The length of what spans cover together."""
-    total, reached = 0.0, -math.inf
-    for start, stop in sorted(spans):
-        total += max(0.0, stop - max(start, reached))
-        reached = max(reached, stop)
-    return total
+        """The outputs of the network."""
+        with self.watch.running():
+            return super().integers(*arguments)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,7 +63,7 @@ class OurCodec:
     @property
     def network_seconds(self) -> float:
         """Spent in the network so far."""
-        return self.network.seconds
+        return self.network.watch.seconds
 
     def is_available(self) -> bool:
         """Always."""

@@ -1,14 +1,14 @@
 """Speed and memory of sampling, as `ardm sample` does it: batches of items, a schedule of calls for each."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ardm.bench.stopwatch import Stopwatch
 from ardm.bench.training import peak_bytes, random_corpus, reset_peak, synchronize
 from ardm.config import RunConfig
 from ardm.many_calls import for_many_calls
@@ -80,7 +80,7 @@ def time_sampling(
         items_per_second=num_items / pass_seconds,
         call_seconds=pass_seconds / (num_calls * len(sizes)),
         item_call_seconds=pass_seconds / (num_calls * num_items),
-        network_share=watched.watch.seconds() / (passes * pass_seconds),
+        network_share=watched.watch.seconds / (passes * pass_seconds),
         peak_bytes=peak_bytes(runtime),
     )
 
@@ -92,17 +92,17 @@ def random_model(config: RunConfig, runtime: Runtime) -> ARDM:
 
 def warm_up(model: "WatchedModel", schedule: Schedule, sizes: set[int]) -> None:
     """Begin to draw a batch of each size, on CUDA to the end and again."""
-    on_cuda = model.watch.device.type == "cuda"
+    on_cuda = model.device.type == "cuda"
     for size in sizes:
         for batch in range(WARMUP_BATCHES if on_cuda else 1):
-            generator = batch_generator(0, batch, model.watch.device)
+            generator = batch_generator(0, batch, model.device)
             draw_batch(model, schedule, size, generator, None if on_cuda else WARMUP_CALLS)
 
 
 def draw_batches(model: "WatchedModel", schedule: Schedule, sizes: list[int]) -> None:
     """Draw the batches one after the other and bring the items to the host."""
     for batch, size in enumerate(sizes):
-        draw_batch(model, schedule, size, batch_generator(0, batch, model.watch.device))
+        draw_batch(model, schedule, size, batch_generator(0, batch, model.device))
 
 
 def draw_batch(
@@ -125,43 +125,12 @@ def _seconds_a_pass(draw: Callable[[], None], seconds: float) -> tuple[float, in
     return (time.perf_counter() - started) / passes, passes
 
 
-class Stopwatch:
-    """Seconds that a device spends in some places, without waiting for it there: CUDA notes the times itself."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.reset()
-
-    def reset(self) -> None:
-        """Begin at zero."""
-        self._seconds = 0.0
-        self._events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Count what happens in this context."""
-        if self.device.type == "cuda":
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            self._events.append((begin, end))
-            begin.record()
-            yield
-            end.record()
-        else:
-            started = time.perf_counter()
-            yield
-            self._seconds += time.perf_counter() - started
-
-    def seconds(self) -> float:
-        """What was counted; the device must have finished it."""
-        return self._seconds + sum(begin.elapsed_time(end) for begin, end in self._events) / 1000
-
-
 class WatchedModel(ARDM):
     """A model with the same network, whose calls are timed."""
 
     def __init__(self, model: ARDM, device: torch.device) -> None:
         super().__init__(model.network, model.parametrization, model.shape)
-        self._model, self.watch = model, Stopwatch(device)
+        self._model, self.device, self.watch = model, device, Stopwatch(device)
 
     def outputs(self, *arguments: Tensor | None) -> Tensor:
         """The network's outputs."""
