@@ -161,8 +161,9 @@ def is_measured(key: str, value: object) -> bool:
 
 
 def settings(row: Row) -> list[str]:
-    """The names of what was measured."""
-    return [key for key, value in row.items() if isinstance(value, int | str) and not is_measured(key, value)]
+    """The names of what was measured; the machine and the software are not part of it."""
+    own = {key: value for key, value in row.items() if not key.startswith("hardware.")}
+    return [key for key, value in own.items() if isinstance(value, int | str) and not is_measured(key, value)]
 
 
 def row_names(rows: Sequence[Row]) -> list[str]:

@@ -151,7 +151,7 @@ def test_the_tables_are_aligned():
     assert "   12.35 KB/s" in codec_line(row)
     assert "±" not in codec_line(replace(row, half_width=None))
     figures = replace(row.network, header_bytes=16.0)
-    assert network_line(row.name, figures, 4).endswith("cpu, 1 stored uncoded")
+    assert network_line(row.name, figures, 4).endswith("cpu, 1 stored, shorter so than coded")
     assert len(network_line(row.name, replace(figures, num_stored=0), 4)) == len(network_header())
     assert " 3 of 4 " in network_line(row.name, figures, 4)
 

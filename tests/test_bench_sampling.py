@@ -6,11 +6,13 @@ import json
 import pytest
 import torch
 
+import ardm
 from ardm.bench import sampling
 from ardm.bench.sampling import SampleTiming, WatchedModel, random_model, time_sampling
 from ardm.checkpoint import TrainedModel, save_model
 from ardm.cli import main
 from ardm.commands.bench import even_schedule
+from ardm.commands.common import cpu_name
 from ardm.commands.sample import Sample
 from ardm.model import ARDM
 from ardm.objective import Profile
@@ -110,7 +112,10 @@ def test_the_table_of_a_model(tmp_path, capsys):
         ["my.model", "3", "5", "2"],
     ]
     assert main([*command, "-o", str(tmp_path / "rows.json")]) == 0
-    rows = [SampleTiming(**row) for row in json.loads((tmp_path / "rows.json").read_text())]
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    machine = {"device": f"cpu ({cpu_name()}), 1 threads", "torch": torch.__version__, "ardm": ardm.__version__}
+    assert all(row.pop("hardware") == machine for row in rows)
+    rows = [SampleTiming(**row) for row in rows]
     assert [(row.num_items, row.num_calls) for row in rows] == [(1, 2), (3, 2), (1, 5), (3, 5)]
 
 

@@ -294,7 +294,11 @@ def test_a_resumed_run_remembers_its_flags(run, capsys, tmp_path):
     assert main(["train", "text", *flags, "--resume", "--steps", "6"]) == 0
     facts = json.loads(output(capsys, ["info", str(tmp_path / "run"), "--json"]))
     assert (facts["step"], facts["seed"], facts["variables"]) == (6, 3, 16)
-    assert "another width" in fails(capsys, ["train", "text", *flags, "--resume", "--width", "64"])[1]
+    status, error = fails(capsys, ["train", "text", *flags, "--resume", "--width", "64", "--batch-size", "3"])
+    assert status == 2
+    assert "was started with another width, batch size; resume it with the same flags" in error
+    for flag, value in (("--batch-size", "0"), ("--layers", "0"), ("--learning-rate", "-1.0"), ("--shards", "0")):
+        assert f"ardm: {flag} must be" in fails(capsys, ["train", "text", *flags, "--resume", flag, value])[1]
     assert "holds a run of the preset text" in fails(capsys, ["train", "bytes", *flags, "--resume"])[1]
     (tmp_path / "run" / "config.json").write_text("{")
     assert "config.json is damaged" in fails(capsys, ["train", "text", *flags, "--resume"])[1]

@@ -34,9 +34,11 @@ def repository(tmp_path_factory):
     package.mkdir(parents=True)
     git(folder, "init", "-q")
     (package / "__init__.py").write_text("")
-    faster = [row | {"seconds": row["seconds"] / 2, "kind": "new"} for row in ROWS]
+    machines = ({"hardware": {"ardm": version}} for version in ("0.1", "0.2"))
+    before, faster = ([row | machine for row in ROWS] for machine in machines)
+    faster = [row | {"seconds": row["seconds"] / 2, "kind": "new"} for row in faster]
     programs = {
-        "v1": f"print({json.dumps(ROWS)!r})",
+        "v1": f"print({json.dumps(before)!r})",
         "v2": f"print({json.dumps(faster)!r})",
         "v3": "raise SystemExit('no such benchmark')",
         "v4": f"print({json.dumps(ROWS[:1])!r})",

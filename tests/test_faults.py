@@ -15,6 +15,7 @@ import torch
 
 from ardm.checkpoint import MODEL_FILE, load_model, read_tensors
 from ardm.cli import main
+from ardm.commands.train import interrupts
 from ardm.errors import ArdmError, CheckpointError
 from ardm.metrics import METRICS_FILE
 from ardm.state import DAMAGED_STATE_FILE, PREVIOUS_STATE_FILE, STATE_FILE, restore_state
@@ -261,6 +262,20 @@ def pair(tmp_path: Path, **how: object) -> tuple[Training, Training]:
     whole, troubled = (Training(folder=tmp_path / name, **how) for name in ("whole", "troubled"))
     whole.finish()
     return whole, troubled
+
+
+@pytest.mark.parametrize("num_processes", [1, 2])
+def test_one_of_several_that_fails_is_not_ended_before_it_has_said_why(num_processes, monkeypatch):
+    """By the SIGTERM that torchrun sends when another has ended."""
+    monkeypatch.setattr("ardm.launch.num_launched", lambda: num_processes)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(RuntimeError, match="another is gone"), interrupts():
+            raise RuntimeError("another is gone")
+        after = signal.getsignal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert after == (before if num_processes == 1 else signal.SIG_IGN)
 
 
 @pytest.mark.parametrize("num_processes", [1, 2])

@@ -417,7 +417,9 @@ def test_the_loader_is_timed(tmp_path, capsys):
     assert row["headroom"] == pytest.approx(row["warm"]["items_per_second"] / 100)
     for speed in (row["cold"], row["warm"]):
         assert speed["bytes_per_second"] == pytest.approx(250 * speed["items_per_second"])
-    shown = output(capsys, base)
+    assert row["hardware"]["device"].startswith("cpu (")
+    shown = output(capsys, [word for word in base if word not in ("--presets", "bytes")])
+    assert "\nbytes " in shown
     assert "% waiting)" in shown
     assert "is no packed data set" in fails(capsys, [*base, "--data", str(tmp_path / "content")])[1]
     assert "give a packed data set" in fails(capsys, ["bench", "data", "--presets", "bytes"])[1]

@@ -12,7 +12,7 @@ import torch
 from ardm.checkpoint import load_model, read_tensors
 from ardm.cli import main
 from ardm.state import STATE_FILE
-from ardm.team import ALONE, Team
+from ardm.team import ALONE, LostProcessError, Team
 from invoke import output
 from tiny import TEXT
 
@@ -182,6 +182,12 @@ def test_processes_that_do_not_share_a_folder_say_so(tmp_path, monkeypatch, caps
     command = ["train", "text", "--data", str(tmp_path / "text.txt"), "--out", str(tmp_path / "run"), "--device", "cpu"]
     assert main(command) == 2
     assert "give a folder that all machines share" in capsys.readouterr().err
+
+
+def test_a_lost_process_is_told_in_a_line():
+    reason = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [::1]:4000\nmore"
+    told = str(LostProcessError(2, reason))
+    assert "cannot go on without it (Connection closed by peer [::1]:4000); a training goes on" in told
 
 
 def test_a_process_alone_is_a_team():

@@ -11,7 +11,7 @@ import torch
 from ardm.checkpoint import load_model, read_tensors, write_tensors
 from ardm.config import DepthConfig, TrainConfig
 from ardm.data.text import TextSampler
-from ardm.errors import ArdmError, CheckpointError
+from ardm.errors import ArdmError, CheckpointError, UsageError
 from ardm.objective import corrupt, sample_step_loss, step_loss
 from ardm.orders import NAMED_ORDERS, random_orders, strands
 from ardm.runtime import Runtime
@@ -199,12 +199,12 @@ def test_it_learns_and_leaves_what_it_says(tmp_path):
 def test_resuming_needs_the_same_run(tmp_path):
     config, corpus, folder = tiny_config(), tiny_corpus(tmp_path), tmp_path / "run"
     train(config, corpus, folder, stop_at=4)
-    with pytest.raises(CheckpointError, match="another seed, batch_size; resume it with the same"):
+    with pytest.raises(UsageError, match="another seed, batch size; resume it with the same"):
         restore_state(Trainer(replace(tiny_config(batch_size=4), seed=3), corpus, CPU), folder)
     other = replace(corpus, classes=corpus.classes[::-1].copy())
     with pytest.raises(CheckpointError, match="other data"):
         restore_state(Trainer(config, other, CPU), folder)
-    with pytest.raises(CheckpointError, match="at step 4 already; give more --steps"):
+    with pytest.raises(UsageError, match="at step 4 already; give more --steps"):
         restore_state(Trainer(tiny_config(steps=3), corpus, CPU), folder)
     longer = Trainer(tiny_config(steps=20, eval_every=50), corpus, CPU)
     restore_state(longer, folder)

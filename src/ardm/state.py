@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ardm.checkpoint import MODEL_FILE, read_tensors, save_model, write_tensors
 from ardm.config import RunConfig
-from ardm.errors import ArdmError, CheckpointError
+from ardm.errors import ArdmError, CheckpointError, UsageError
 from ardm.files import written_whole
 from ardm.trainer import Trainer
 
@@ -105,15 +105,15 @@ def restore_state(trainer: Trainer, folder: Path) -> str | None:
     saved = RunConfig.from_dict(description["config"])  # with the defaults of fields that are newer than the run
     changed = changed_fields(saved.to_dict(), trainer.config.to_dict())
     if changed:
-        words = ", ".join(FIELD_WORDS.get(name, name) for name in changed)
-        raise CheckpointError(
+        words = ", ".join(FIELD_WORDS.get(name, name.replace("_", " ")) for name in changed)
+        raise UsageError(
             f"the run in {folder} was started with another {words}; resume it with the same flags "
             "(only steps, intervals and shards may change)"
         )
     if description["data_fingerprint"] != trainer.corpus.fingerprint:
         raise CheckpointError(f"the run in {folder} was trained on other data; give it the same data")
     if description["step"] > trainer.config.train.steps:
-        raise CheckpointError(f"the run in {folder} is at step {description['step']} already; give more --steps")
+        raise UsageError(f"the run in {folder} is at step {description['step']} already; give more --steps")
     trainer.step, trainer.seconds = description["step"], description["seconds"]
     trainer.finished = description["finished"] and trainer.step == trainer.config.train.steps
     trainer.load_state_tensors(tensors)

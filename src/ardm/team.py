@@ -5,6 +5,7 @@ do, so that the answer does not depend on how many there are. Tensors travel by 
 CPUs; decisions, which must not wait for a GPU, by Gloo always.
 """
 
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -133,8 +134,13 @@ class LostProcessError(ArdmError):
     def __init__(self, num_processes: int, reason: str) -> None:
         super().__init__(
             f"another of the {num_processes} processes has ended or cannot be reached, and the rest cannot go on "
-            f"without it ({reason.strip().splitlines()[0]}); a training goes on from its last checkpoint with --resume"
+            f"without it ({_in_short(reason)}); a training goes on from its last checkpoint with --resume"
         )
+
+
+def _in_short(reason: str) -> str:
+    """The first line, without the place in a library's sources that begins it."""
+    return re.sub(r"^\[[^\]]*\.(cc|cpp|h):\d+\]\s*", "", reason.strip().splitlines()[0])
 
 
 def is_about_others(error: RuntimeError) -> bool:

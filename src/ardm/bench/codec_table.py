@@ -51,7 +51,7 @@ def network_header() -> str:
 def network_line(name: str, figures: NetworkFigures, num_items: int) -> str:
     """Ideal bits of a variable, what payloads and headers add, and the network's part of the time."""
     above = f"{figures.payload_above_ideal_bits:.1f} bits, {figures.payload_above_ideal_share:.3%}"
-    stored = f", {figures.num_stored} stored uncoded" if figures.num_stored else ""
+    stored = f", {figures.num_stored} stored, shorter so than coded" if figures.num_stored else ""
     within = f"{figures.num_within_allowance} of {num_items}"
     return (
         f"{name:{NAME}} {figures.ideal_bits_per_variable:>10.4f} {above:>22} {within:>17} "

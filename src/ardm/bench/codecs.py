@@ -89,8 +89,6 @@ class CodecTiming:
     """None for codecs that have no network."""
     model: Mapping[str, Any] | None = None
     """What the model behind the network is, if it is told."""
-    hardware: Mapping[str, str] | None = None
-    """What the figures were measured on, if it is told."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -127,9 +127,17 @@ def forget(path: Path) -> None:
                 os.close(descriptor)
 
 
+WORDS = """\
+Items a second: of the loader alone, cold (shards read from disk) and warm (from memory), beside those that training
+steps need when all items are on the device, and of training steps with the loader, which wait for it so much of their
+time.
+"""
+
+
 def loader_header() -> str:
-    """The columns of `loader_line`."""
-    return f"{'':14} {'batch':>5} {'cold items/s':>20} {'warm items/s':>20} {'needed':>9} {'headroom':>8} streaming"
+    """The columns of `loader_line`, below what they are."""
+    columns = f"{'':14} {'batch':>5} {'cold':>20} {'warm':>20} {'needed':>9} {'ratio':>8} training with the loader"
+    return f"{WORDS}{columns}"
 
 
 def loader_line(row: LoaderTiming) -> str:

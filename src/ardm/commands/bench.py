@@ -25,6 +25,7 @@ from ardm.output import to_json, write_output
 
 if TYPE_CHECKING:
     from ardm.bench.codecs import CodecTiming
+    from ardm.bench.exact_call import ExactCallTiming
     from ardm.bench.items import Media
     from ardm.bench.ours import OurCodec
     from ardm.bench.plain import BesidePlain
@@ -75,7 +76,7 @@ class Bench:
     full: bool = False
     """Run the slow references of the planner at full size too (minutes)."""
     presets: tuple[PresetName, ...] = ()
-    """What to train, to call or to sample from."""
+    """What to train, to call or to sample from; for data by default the one of the data set's name."""
     base: int | None = None
     """Train upscale models with digits in this base."""
     parametrization: Literal["data", "direct"] = "direct"
@@ -126,8 +127,15 @@ class Bench:
                 print(line(row) if shown else f"{header}\n{line(row)}", flush=True)
             shown.append(row)
         if self.as_json:
-            write_output(self.output, to_json([asdict(row) for row in shown]))  # type: ignore[call-overload]
+            self._write_json([asdict(row) for row in shown])  # type: ignore[call-overload]
         return shown
+
+    def _write_json(self, rows: list[dict[str, Any]]) -> None:
+        """Each row with what it was measured on."""
+        from ardm.runtime import Runtime
+
+        machine = hardware(Runtime.choose("cpu" if self.what == "plan" else self.device).device)
+        write_output(self.output, to_json([row | {"hardware": machine} for row in rows]))
 
     def _run_plan(self) -> None:
         from ardm.bench.plan import run_plan_benchmark
@@ -172,21 +180,18 @@ class Bench:
         if trained.exact is None:
             raise UsageError(f"{path} is no exact model; ardm export makes one of it")
         row = time_exact_call(trained, trained.exact, batch_size=self.batch_size or 1, seconds=self.seconds)
-        if self.as_json:
-            write_output(self.output, to_json(asdict(row)))
-            return
-        print(f"{'parameters':>11} {'batch':>5} {'integers':>11} {'float32':>11}")
-        times = [f"{1000 * seconds:.1f} ms" for seconds in (row.exact_seconds, row.float_seconds)]
-        print(f"{row.num_parameters:>11,} {row.batch_size:>5} {times[0]:>11} {times[1]:>11}")
+        self._show([row], f"{'parameters':>11} {'batch':>5} {'integers':>11} {'float32':>11}", exact_call_line)
 
     def _run_data(self) -> None:
         if self.data is None:
             raise UsageError("give a packed data set: ardm bench data --data PACKED --presets text8")
         require_positive(needed=self.needed)
         from ardm.bench.loading import loader_header, loader_line, time_loader
+        from ardm.media.packed import packed_name
 
         how: Any = {"needed": self.needed, "seconds": self.seconds}
-        rows = (time_loader(config, self.data, runtime, **how) for config, runtime in self._configurations())
+        presets = self.presets or (packed_name(self.data),)
+        rows = (time_loader(config, self.data, runtime, **how) for config, runtime in self._configurations(presets))
         self._show(rows, loader_header(), loader_line)
 
     def _run_sample(self) -> None:
@@ -243,11 +248,11 @@ class Bench:
             raise UsageError(f"--seed must not be negative, got {self.seed}")
         from ardm.bench.ours import our_codecs
 
-        trained, device, _ = load(self.model, self.device)
+        trained, *_ = load(self.model, self.device)
         ours = our_codecs(trained, self.calls, batch_size=self.batch_size)
         media, rows = self._rows(trained, ours)
-        model, machine = facts_of(trained), hardware(device)
-        return media, (replace(row, model=model if row.network else None, hardware=machine) for row in rows)
+        model = facts_of(trained)
+        return media, (replace(row, model=model if row.network else None) for row in rows)
 
     def _rows(self, trained: "TrainedModel", ours: "Sequence[OurCodec]") -> "tuple[Media, Iterator[CodecTiming]]":
         """The same, without what they were measured with."""
@@ -300,16 +305,17 @@ class Bench:
         )
         return media_of(corpus), rows
 
-    def _configurations(self) -> "Iterator[tuple[RunConfig, Runtime]]":
-        """The presets as the flags change them, and where to run them."""
+    def _configurations(self, presets: Sequence[str] = ()) -> "Iterator[tuple[RunConfig, Runtime]]":
+        """These presets or those of the flags, as the flags change them, and where to run them."""
         require_positive(batch_size=self.batch_size, seconds=self.seconds)
-        if not self.presets:
+        presets = presets or self.presets
+        if not presets:
             raise UsageError(f"name the presets: ardm bench {self.what} --presets cifar10 cifar10-paper")
         from ardm.presets import PRESETS
         from ardm.runtime import Runtime
 
         runtime = Runtime.choose(self.device, compile=not self.no_compile)
-        for preset in self.presets:
+        for preset in presets:
             config = PRESETS[preset]()
             if self.batch_size is not None:
                 config = replace(config, train=replace(config.train, batch_size=self.batch_size))
@@ -338,6 +344,12 @@ def call_line(row: "CallTiming") -> str:
     """A row of the benchmark of calls."""
     call, work = f"{1000 * row.call_seconds:.1f} ms", row.gigaflops_an_item
     return f"{row.preset:14} {row.num_parameters:>11,} {row.batch_size:>5} {call:>11} {work:>8.2f}"
+
+
+def exact_call_line(row: "ExactCallTiming") -> str:
+    """A row of the benchmark of an exact model's call."""
+    times = [f"{1000 * seconds:.1f} ms" for seconds in (row.exact_seconds, row.float_seconds)]
+    return f"{row.num_parameters:>11,} {row.batch_size:>5} {times[0]:>11} {times[1]:>11}"
 
 
 def training_line(row: "TrainTiming") -> str:

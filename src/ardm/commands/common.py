@@ -1,6 +1,7 @@
 """What several commands share: progress, models, schedules and orders from flags."""
 
 import math
+import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -230,6 +231,15 @@ def hardware(device: "torch.device") -> dict[str, str]:
 
     import ardm
 
-    cpu = f"cpu, {torch.get_num_threads()} threads"
+    cpu = f"cpu ({cpu_name()}), {torch.get_num_threads()} threads"
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu
     return {"device": name, "torch": torch.__version__, "ardm": ardm.__version__}
+
+
+def cpu_name() -> str:
+    """The processor's name, or at least its kind."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line for line in lines if line.startswith("model name")).partition(":")[2].strip()
+    except (OSError, StopIteration):  # another system, or a processor without a name
+        return platform.processor() or platform.machine()

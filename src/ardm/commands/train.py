@@ -196,7 +196,7 @@ class Train:
                 train=replace(config.train, **self._train_flags(method)),
             )
         except ValueError as error:
-            raise UsageError(str(error)) from None
+            raise UsageError(in_flags(str(error))) from None
 
     def _base_config(self) -> "RunConfig":
         """The configuration of the run to be resumed, or the preset's, with the network to start from."""
@@ -261,6 +261,13 @@ class Train:
         shards = num_launched() if self.shards is None and is_new else self.shards
         without = {} if method.has_cross_entropy else {"cross_entropy_weight": 0.0}
         return _given(num_shards=shards, **{name: getattr(self, name) for name in names}) | without
+
+
+def in_flags(message: str) -> str:
+    """What is wrong with a field of a configuration, which is the first word, in terms of its flag."""
+    name, space, rest = message.partition(" ")
+    name = name.removeprefix("num_")
+    return f"--{name.replace('_', '-')}{space}{rest}" if name in {field.name for field in fields(Train)} else message
 
 
 DATA_FLAGS = {"num_variables": "item-length", "height": "size", "width": "size", "holds_out": "train-on-all"}
@@ -367,8 +374,11 @@ def interrupts() -> Iterator[list[float]]:
     """A list that a first SIGINT or SIGTERM is put into, to stop between two steps; a later one interrupts at once.
 
     A launcher, a terminal and a scheduler may all pass on the same one: what follows within a second is no other, and
-    what follows when all is saved is ignored.
+    what follows when all is saved is ignored. So is SIGTERM where one of several processes fails, and has to say why:
+    torchrun sends it as soon as another has ended.
     """
+    from ardm.launch import num_launched
+
     received: list[float] = []
 
     def handle(number: int, frame: Any) -> None:
@@ -379,6 +389,10 @@ def interrupts() -> Iterator[list[float]]:
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield received
+    except Exception:
+        if num_launched() > 1:
+            before[signal.SIGTERM] = signal.SIG_IGN
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_IGN if received else handler)

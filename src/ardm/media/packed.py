@@ -15,6 +15,11 @@ def packed_kind(path: Path) -> PackedKind:
     return open_pack(path).about.kind
 
 
+def packed_name(path: Path) -> str:
+    """The name of that kind on the command line, which is a preset's as well."""
+    return {kind: name for name, kind in KINDS.items()}[packed_kind(path)]
+
+
 def load_packed(data: DataConfig, path: Path) -> Corpus:
     """The packed data set to train on, which must be of the kind that a configuration names."""
     pack = open_pack(path)
