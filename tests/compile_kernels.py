@@ -18,14 +18,14 @@ TYPES = {
     gpu_kernels._product: [BYTES, BYTES, "*fp32"],
     gpu_kernels._depthwise: ["*i16", BYTES, "*fp32", BYTES, "i32"],
     gpu_kernels._embed: [LONGS, WORDS, WORDS, "i32"],
-    gpu_reading._weights: [WORDS, LONGS, LONGS, LONGS, WORDS, "i32"],
+    gpu_reading._weights: [WORDS, LONGS, LONGS, LONGS, WORDS, "i32", "i32"],
     gpu_reading._read: [WORDS, LONGS, LONGS, LONGS, LONGS, WORDS, LONGS, LONGS, LONGS],
 }
 """The types of the arguments that are not constants."""
 
 
 def main(capability: int) -> None:
-    """Compile all of them as they are launched; the first one that cannot be ends the process."""
+    """Compile all of them, of sizes that come up; the first one that cannot be ends the process."""
     target = GPUTarget("cuda", capability, 32)
     for then, result in (("rescale", BYTES), ("square", BYTES), ("add", WORDS)):
         types = [*TYPES[gpu_kernels._product], result, result, "i32"]
@@ -36,7 +36,7 @@ def main(capability: int) -> None:
     compile_kernel(gpu_kernels._embed, TYPES[gpu_kernels._embed], [3, 257, 64, *tile], target)
     for width in (2, 4, 27, 256, 1024):
         columns = triton.next_power_of_2(width)
-        constants = [width, width, len(EXPONENTIAL), WEIGHT_BITS, max(1, gpu_reading.TILE // columns), columns]
+        constants = [width, len(EXPONENTIAL), WEIGHT_BITS, max(1, gpu_reading.TILE // columns), columns]
         compile_kernel(gpu_reading._weights, TYPES[gpu_reading._weights], constants, target)
         types = TYPES[gpu_reading._read]
         compile_kernel(gpu_reading._read, types, [width, WEIGHT_BITS, columns], target, num_warps=1)

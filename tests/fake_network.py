@@ -26,9 +26,9 @@ class HashNetwork:
         where: Int[Tensor, "B N"],
     ) -> Int[Tensor, "B N O"]:
         seen = 2 * inputs.flatten(1) + mask.flatten(1)
-        place = torch.arange(seen.shape[1])
+        place = torch.arange(seen.shape[1], device=inputs.device)
         state = _mixed(_mixed(seen * 1_000_003 + place).sum(1) * 31 + stage * 7919 + t)
-        outputs = torch.arange(self.num_outputs)
+        outputs = torch.arange(self.num_outputs, device=inputs.device)
         key = state[:, None, None] + where[..., None] * self.num_outputs + outputs
         return (_mixed(key) % (2 * self.spread + 1) - self.spread).int()
 

@@ -113,7 +113,7 @@ def test_the_table_of_a_model(tmp_path, capsys):
     ]
     assert main([*command, "-o", str(tmp_path / "rows.json")]) == 0
     rows = json.loads((tmp_path / "rows.json").read_text())
-    machine = {"device": f"cpu ({cpu_name()}), 1 threads", "torch": torch.__version__, "ardm": ardm.__version__}
+    machine = {"device": "cpu", "cpu": f"{cpu_name()}, 1 threads", "torch": torch.__version__, "ardm": ardm.__version__}
     assert all(row.pop("hardware") == machine for row in rows)
     rows = [SampleTiming(**row) for row in rows]
     assert [(row.num_items, row.num_calls) for row in rows] == [(1, 2), (3, 2), (1, 5), (3, 5)]

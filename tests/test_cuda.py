@@ -8,6 +8,7 @@ import torch
 
 import ardm
 from ardm.checkpoint import load_model
+from ardm.codec.gpu import has_kernels
 from ardm.config import DepthConfig, RunConfig
 from ardm.data.corpus import Corpus
 from ardm.exact.network import FORCED_OPERATIONS
@@ -120,6 +121,12 @@ def test_calls_of_models_for_many_calls_are_calls(tmp_path, kind, num_calls):
     assert not torch.equal(expected[0], expected[2])
     for ours, theirs in zip(found, expected, strict=True):
         assert (ours - theirs).norm() < 0.03 * theirs.norm()
+
+
+@pytest.mark.parametrize("width", [2, 4, 7, 27, 256, 1024])
+def test_payloads_are_read_by_the_gpu(width):
+    """Golden files below would decode without, too."""
+    assert has_kernels(torch.device("cuda", 0), width)
 
 
 WAYS = ["compiled", "int8", "float32", "float64"]

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ardm.codec import gpu
-from ardm.codec.items import ItemCodec
+from ardm.codec import gpu, softmax
+from ardm.codec.items import CPU, ItemCodec
 from ardm.codec.plan import orders_and_schedule
 from ardm.codec.symbols import spelling_of
 from ardm.codec.threads import BATCHES_AT_A_TIME, rows_of_a_batch
@@ -49,12 +49,12 @@ class Other:
         raise NotImplementedError
 
 
-def codec_for(parametrization, shape, order=pseudorandom, schedule=None, network=None):
+def codec_for(parametrization, shape, order=pseudorandom, schedule=None, network=None, device=CPU):
     num_variables, num_stages = int(np.prod(shape)), parametrization.depth.num_stages
     schedule = schedule or uniform_schedule(num_variables, min(3, num_variables) * num_stages, num_stages=num_stages)
     network = network or HashNetwork(num_outputs=parametrization.num_outputs)
     orders = order if isinstance(order, np.ndarray) else order(shape)[None].repeat(num_stages, 0)
-    return ItemCodec(network, parametrization, shape, orders, schedule)
+    return ItemCodec(network, parametrization, shape, orders, schedule, device=device)
 
 
 def drawn_schedule(data, num_stages, num_variables):
@@ -124,23 +124,38 @@ def test_threads_do_not_change_a_payload(name, monkeypatch):
     assert torch.equal(restored[:11], x[:11])
 
 
-@pytest.mark.parametrize("name", ["classes", "all digits"])
-def test_the_kernels_for_gpus_decode_what_was_encoded(name, generator, monkeypatch):
-    """Items of different plans, and bundles; one payload is damaged."""
+@pytest.mark.parametrize("name", sorted(PARAMETRIZATIONS))
+def test_the_kernels_for_gpus_code_what_a_cpu_does(name, generator, monkeypatch):
+    """Items of different plans, and bundles; one payload is damaged. What is no softmax is left to a CPU."""
     pytest.importorskip("triton")
-    monkeypatch.setattr(gpu, "has_kernels", lambda device, width: True)
-    codec, num_classes = codec_for(PARAMETRIZATIONS[name], (13,)), PARAMETRIZATIONS[name].depth.num_classes
-    x, kinds = (torch.randint(0, high, (20, 13), generator=generator) for high in (num_classes, 6))
+    parametrization = PARAMETRIZATIONS[name]
+    x, kinds = (
+        torch.randint(0, high, (20, 13), generator=generator) for high in (parametrization.depth.num_classes, 6)
+    )
     masks = {"given": kinds == 1, "absent": (kinds == 2) & (torch.arange(20)[:, None] % 2 == 0)}
     sizes = [1, 3, 7, 9]
-    payloads = codec.encode_bundles(x, sizes, **masks)
+    payloads = codec_for(parametrization, (13,)).encode_bundles(x, sizes, **masks)
+    for module in (gpu, softmax):
+        monkeypatch.setattr(module, "has_kernels", lambda device, width: True)
+    codec = codec_for(parametrization, (13,), device=torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    assert codec.encode_bundles(x, sizes, **masks) == payloads
     for batch_size in (1, 64):
         known = x * masks["given"]
         decoded, damaged = codec.salvage_bundles(payloads, sizes, known=known, batch_size=batch_size, **masks)
         assert not damaged
-        assert torch.equal(decoded, x.masked_fill(masks["absent"], 0))
+        assert torch.equal(decoded.cpu(), x.masked_fill(masks["absent"], 0))
     payloads[2] = b"\x01" + payloads[2]
     assert set(codec.salvage_bundles(payloads, sizes, known=x * masks["given"], **masks)[1]) == {2}
+
+
+def test_which_words_a_gpu_reads():
+    """Those of one symbol, by a softmax in which all are reachable."""
+    widths = {name: spelling_of(parametrization).gpu_width for name, parametrization in PARAMETRIZATIONS.items()}
+    assert {name: width for name, width in widths.items() if width} == {
+        "classes": 7,
+        "two classes, absorbed in one": 2,
+        "all digits": 4,
+    }
 
 
 @pytest.mark.parametrize("name", sorted(PARAMETRIZATIONS))

@@ -203,7 +203,7 @@ def test_eval_scores_a_baseline(runs, name, capsys, tmp_path):
         "seed": 0,
     }
     assert record["seed"] == 0
-    assert record["hardware"].keys() == {"device", "torch", "ardm"}
+    assert record["hardware"].keys() == {"device", "cpu", "torch", "ardm"}
     assert record["is_exact"] == (name == "causal")
     assert 1 < record["bits_per_dim"] < 6
 

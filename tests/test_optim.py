@@ -5,6 +5,8 @@ import torch
 
 from ardm.optim import Muon, is_hidden_matrix, orthogonalise, orthogonalise_together
 from ardm.team import ALONE, Team
+from ardm.trainer import make_optimizers
+from tiny import tiny_config
 
 
 @pytest.mark.parametrize("shape", [(3, 16, 16), (2, 12, 40), (2, 40, 12)])
@@ -72,6 +74,22 @@ def test_processes_orthogonalise_a_part_each(count, size, generator, monkeypatch
     assert {len(part) for part in parts} == {-(-count // size)}
     torch.testing.assert_close(results[-1], orthogonalise(matrices))
     assert torch.equal(orthogonalise_together(matrices, ALONE), orthogonalise(matrices))
+
+
+def test_muon_of_a_team_computes_for_its_part(generator, monkeypatch):
+    """As a trainer makes it: half of the matrices of each shape, of two processes."""
+    counts = []
+    monkeypatch.setattr(Team, "gathered", lambda team, part: torch.cat([part, part]))
+    monkeypatch.setattr("ardm.optim.orthogonalise", lambda matrices: counts.append(len(matrices)) or matrices)
+    config = tiny_config()
+    model = config.build(27)
+    matrices = [p for n, p in model.named_parameters() if is_hidden_matrix(n, p)]
+    for parameter in model.parameters():
+        parameter.grad = torch.randn(parameter.shape, generator=generator)
+    for team in (ALONE, Team(1, 2)):
+        make_optimizers(config, model, team)[1].step()
+    shapes = {m.shape: sum(p.shape == m.shape for p in matrices) * m[..., 0, 0].numel() for m in matrices}
+    assert counts == [*shapes.values(), *(-(-count // 2) for count in shapes.values())]
 
 
 def test_only_matrices_inside_blocks_are_hidden():

@@ -7,11 +7,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ardm.codec.coder import NUM_LAST, pop_last
+from ardm.codec.coder import NUM_LAST, coarse_weights, pop_last
 from ardm.codec.frequencies import TOTAL_WEIGHT
 from ardm.codec.streams import Streams
 from test_coder import decoded, encoded, random_group
 
+try:
+    from ardm.codec.gpu_streams import GpuStreams
+except ImportError:  # Triton is for Linux
+    GpuStreams = None
+
+NEEDS_TRITON = pytest.mark.skipif(GpuStreams is None, reason="needs Triton")
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 FAMILY = constriction.stream.model.Categorical(perfect=False)
 
 
@@ -35,7 +42,7 @@ class LibraryDecoder:
         if self.coder.is_empty():
             return None
         if cut < len(weights):
-            self.number, symbols[cut:] = pop_last(self.last_number(), weights[cut:])
+            self.number, symbols[cut:] = pop_last(self.last_number(), coarse_weights(weights[cut:]))
         return symbols.tolist()
 
     def last_number(self):
@@ -60,9 +67,13 @@ def expected(payload, groups):
     return [*found, decoder.check()]
 
 
-def read_in_step(payloads, groups_of, num_together, streams_for=Streams):
-    """What `expected` gives, for each stream; each turn has up to so many groups of each stream."""
-    streams = streams_for(payloads, [sum(len(weights) for _, weights in groups) for groups in groups_of])
+def read_in_step(payloads, groups_of, num_together, device=None):
+    """What `expected` gives, for each stream; each turn has up to so many groups of each stream.
+
+    On a device, by the reader for GPUs.
+    """
+    num_symbols = [sum(len(weights) for _, weights in groups) for groups in groups_of]
+    streams = Streams(payloads, num_symbols) if device is None else GpuStreams(payloads, num_symbols, device)
     found = [[None] if stream in streams.damaged else [] for stream in range(len(payloads))]
     for begin in range(0, max(map(len, groups_of), default=0), num_together):
         turn = [
@@ -73,8 +84,8 @@ def read_in_step(payloads, groups_of, num_together, streams_for=Streams):
         ends = np.cumsum([len(weights) for _, weights in turn])
         numbers = np.array([stream for stream, _ in turn])
         bounds = np.stack([np.append(0, ends[:-1]), ends], axis=1)
-        rows = torch.from_numpy(np.concatenate([weights for _, weights in turn]))
-        symbols = streams.read(rows, bounds, numbers)
+        rows = torch.from_numpy(np.concatenate([weights for _, weights in turn])).to(device)
+        symbols = streams.read(rows, bounds, numbers).cpu()
         for stream, (first, end) in zip(numbers, bounds, strict=True):
             found[stream].append(symbols[first:end].tolist())
     return [[*found[stream], streams.check(stream)] for stream in range(len(payloads))], streams.damaged
@@ -180,6 +191,7 @@ def test_what_is_wrong_is_said():
         assert message in streams.damaged[0]
 
 
+@NEEDS_TRITON
 @given(
     st.integers(0, 2**32 - 1),
     st.lists(st.lists(st.integers(1, 60), max_size=4), min_size=1, max_size=40),
@@ -189,18 +201,24 @@ def test_what_is_wrong_is_said():
 @settings(max_examples=20)
 def test_a_gpu_reads_what_a_cpu_reads(seed, sizes, width, num_together):
     """Damaged streams too, up to where it is found: at their end."""
-    gpu_streams = pytest.importorskip("ardm.codec.gpu_streams")
     rng = np.random.default_rng(seed)
     groups_of = [random_groups(rng, own, [width], width) for own in sizes]
     payloads = [encoded(groups, int(rng.integers(2**16))) for groups in groups_of]
     payloads[::3] = [mutant(rng, payload) for payload in payloads[::3]]
     found, damaged = read_in_step(payloads, groups_of, num_together)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    there, damaged_there = read_in_step(
-        payloads, groups_of, num_together, lambda *arguments: gpu_streams.GpuStreams(*arguments, device)
-    )
-    assert there == found
-    assert damaged_there == damaged
+    assert read_in_step(payloads, groups_of, num_together, DEVICE) == (found, damaged)
+
+
+@NEEDS_TRITON
+def test_a_gpu_says_what_is_wrong():
+    unlikely = (np.zeros(40, int), np.array([[1, TOTAL_WEIGHT - 1]] * 40, np.int32))
+    payloads, groups_of = [b"", encoded([unlikely], 7), b"\1", b"\xff" * 100], [[unlikely]] * 4
+    found, damaged = read_in_step(payloads, groups_of, 1, DEVICE)
+    assert (found, damaged) == read_in_step(payloads, groups_of, 1)
+    assert found[1] == [[0] * 40, 7]
+    messages = {0: "is empty or ends in a zero byte", 2: "ends before its symbols", 3: "does not end where"}
+    assert damaged.keys() == messages.keys()
+    assert all(message in damaged[stream] for stream, message in messages.items())
 
 
 def test_wrong_use_is_refused():

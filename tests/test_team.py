@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 from ardm.checkpoint import load_model, read_tensors
 from ardm.cli import main
 from ardm.state import STATE_FILE
-from ardm.team import ALONE, LostProcessError, Team
+from ardm.team import ALONE, LostProcessError, Team, joined_team
 from invoke import output
 from tiny import TEXT
 
@@ -182,6 +183,22 @@ def test_processes_that_do_not_share_a_folder_say_so(tmp_path, monkeypatch, caps
     command = ["train", "text", "--data", str(tmp_path / "text.txt"), "--out", str(tmp_path / "run"), "--device", "cpu"]
     assert main(command) == 2
     assert "give a folder that all machines share" in capsys.readouterr().err
+
+
+def test_a_process_that_has_lost_another_is_not_ended_before_it_has_said_so(monkeypatch):
+    """By the SIGTERM that torchrun sends to those that are left."""
+    store = torch.distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    for name, value in {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "localhost", "MASTER_PORT": store.port}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(LostProcessError, match="closed by peer"), joined_team(torch.device("cpu")):
+            raise RuntimeError("[gloo/pair.cc:1] closed by peer")
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        torch.distributed.destroy_process_group()
 
 
 def test_a_lost_process_is_told_in_a_line():

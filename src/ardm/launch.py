@@ -48,6 +48,12 @@ def is_orphaned() -> bool:
     return num_launched() > 1 and os.getppid() != PARENT
 
 
+def ignore_termination() -> None:
+    """Let this process say why it ends: torchrun ends the others as soon as one has failed."""
+    with contextlib.suppress(ValueError):  # signals belong to the main thread
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
 def claim_last_word() -> bool:
     """Whether this process is the one that tells the user why all have to end: the first that asks.
 
@@ -55,8 +61,7 @@ def claim_last_word() -> bool:
     """
     if num_launched() == 1 or is_orphaned():
         return launched_rank() == 0
-    with contextlib.suppress(ValueError):  # signals belong to the main thread
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends the others as soon as one has failed
+    ignore_termination()
     if launched_rank():
         time.sleep(SECONDS_FOR_THE_FIRST)
     try:

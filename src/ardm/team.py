@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ardm.errors import ArdmError
-from ardm.launch import is_launched, leaving_without_launcher, num_launched
+from ardm.launch import ignore_termination, is_launched, leaving_without_launcher, num_launched
 
 T = TypeVar("T")
 PATIENCE = timedelta(days=7)
@@ -97,9 +97,9 @@ class Team:
         """The rows of all processes, those of the first one first; all must have as many."""
         if self.size == 1:
             return tensor
-        parts = [torch.empty_like(tensor) for _ in range(self.size)]
-        dist.all_gather(parts, tensor.contiguous())
-        return torch.cat(parts)
+        rows = tensor.new_empty(self.size * len(tensor), *tensor.shape[1:])
+        dist.all_gather_into_tensor(rows, tensor.contiguous())
+        return rows
 
 
 ALONE = Team()
@@ -122,6 +122,7 @@ def joined_team(device: torch.device) -> Iterator[Team]:
         yield Team(dist.get_rank(), dist.get_world_size(), control)
     except RuntimeError as error:
         if is_about_others(error):
+            ignore_termination()
             raise LostProcessError(num_launched(), str(error)) from error
         raise
     # Where this process has failed it leaves the group by ending: the others hear of it after it has spoken.

@@ -28,9 +28,9 @@ class Stopwatch:
         if self._device.type == "cuda":
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             begin.record()
-            self._events.append((begin, end))
             yield
             end.record()
+            self._events.append((begin, end))
         else:
             started = time.perf_counter()
             yield

@@ -114,13 +114,8 @@ def push_last(number: int, symbols: Int[np.ndarray, "N"], weights: Weights) -> i
     return number
 
 
-def pop_last(number: int, weights: Weights) -> tuple[int, Int64[np.ndarray, "N"]]:
-    """What is left of a number, and the symbols that were on top of it."""
-    return pop_coarse(number, coarse_weights(weights))
-
-
-def pop_coarse(number: int, coarse: Int64[np.ndarray, "N C"]) -> tuple[int, Int64[np.ndarray, "N"]]:
-    """The same by weights of 16 bits."""
+def pop_last(number: int, coarse: Int64[np.ndarray, "N C"]) -> tuple[int, Int64[np.ndarray, "N"]]:
+    """What is left of a number, and the symbols that were on top of it, by their coarse weights."""
     symbols = np.empty(len(coarse), np.int64)
     for row, ends in enumerate(coarse.cumsum(1)):
         quantile = number & ((1 << LAST_WEIGHT_BITS) - 1)

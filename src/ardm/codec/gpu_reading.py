@@ -2,6 +2,9 @@
 
 The rules are in `frequencies` and `coder`. Of weights a program computes a tile of rows. Of streams each has a program,
 of one warp: it reads symbol after symbol, and as many streams are read at a time as the GPU holds.
+
+Each kernel is compiled once for each width of rows, whatever else it is given, so that what a test has run is what is
+used: arguments that differ between calls are not specialised on.
 """
 
 from typing import no_type_check
@@ -22,6 +25,7 @@ def softmax_weights(
     outputs: Integer[Tensor, "N O"], first: Int[Tensor, "N"], count: Int[Tensor, "N"], width: int, table: Tensor
 ) -> Int32[Tensor, "N C"]:
     """Rows of `width` weights for the softmax of outputs[first : first + count], one count for each row."""
+    assert outputs.stride(1) == first.stride(0) == count.stride(0) == 1 or not len(outputs)
     weights = torch.empty(len(outputs), width, dtype=torch.int32, device=outputs.device)
     columns = triton.next_power_of_2(width)
     rows = max(1, TILE // columns)
@@ -34,12 +38,11 @@ def softmax_weights(
     return weights
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit(do_not_specialize=["rows", "stride"], do_not_specialize_on_alignment=["outputs_at", "first_at", "count_at"])
 @no_type_check
 def _weights(
-    outputs_at, first_at, count_at, table_at, weights_at, rows,
-    stride: tl.constexpr, width: tl.constexpr, entries: tl.constexpr, bits: tl.constexpr, ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
+    outputs_at, first_at, count_at, table_at, weights_at, rows, stride,
+    width: tl.constexpr, entries: tl.constexpr, bits: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     symbol = tl.arange(0, COLUMNS)[None, :]
@@ -82,7 +85,7 @@ def read(
     return symbols
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["stream_at", "begin_at", "end_at"])
 @no_type_check
 def _read(
     starts_at, stream_at, begin_at, end_at, state_at, words_at, first_word_at, end_word_at, symbols_at,

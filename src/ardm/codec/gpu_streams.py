@@ -10,8 +10,8 @@ from torch import Tensor
 from ardm.codec import frequencies, gpu_reading
 from ardm.codec.calls import sent
 from ardm.codec.coder import Encoder
+from ardm.codec.softmax import exponential
 from ardm.codec.streams import Streams, rows_between
-from ardm.codec.tables import EXPONENTIAL
 
 
 class GpuStreams(Streams):
@@ -48,23 +48,29 @@ class GpuStreams(Streams):
 
 
 def kernels_pass_test(device: torch.device, width: int) -> bool:
-    """Whether random symbols of two streams come back on a device, by weights that are those of a CPU."""
-    rng, num_rows = np.random.default_rng(0), 200
-    logits = (rng.integers(-(2**23), 2**23, (num_rows, 2 * width)) >> rng.integers(0, 22, (num_rows, 1))).astype(
-        np.int32
-    )
-    symbols, first = rng.integers(0, width, num_rows), rng.integers(0, width, num_rows)
-    count = np.full(num_rows, width)
-    weights = frequencies.softmax_weights(logits, first, count, width)
-    bounds = np.array([[0, num_rows // 4], [num_rows // 4, num_rows]])
+    """Whether random rows of more than a tile are weighed on a device as on a CPU, and symbols read back by them."""
+    rng, num_rows = np.random.default_rng(0), 100 + 2 * gpu_reading.TILE // width
+    logits = rng.integers(-(2**23), 2**23, (num_rows, 2 * width)) >> rng.integers(0, 22, (num_rows, 1))
+    logits, first = logits.astype(np.int32), rng.integers(0, width, num_rows)
+    for count in (rng.integers(1, width + 1, num_rows), np.full(num_rows, width)):
+        weights = frequencies.softmax_weights(logits, first, count, width)
+        outputs, begin, size = (torch.from_numpy(array).to(device) for array in (logits, first, count))
+        there = gpu_reading.softmax_weights(outputs, begin, size, width, exponential(device))
+        if not np.array_equal(there.cpu().numpy(), weights):
+            return False
+    return _reads_back(rng.integers(0, width, num_rows), weights, there)
+
+
+def _reads_back(
+    symbols: Int64[np.ndarray, "N"], weights: Int32[np.ndarray, "N C"], there: Int32[Tensor, "N C"]
+) -> bool:
+    """Whether symbols come back from two streams that were written by these weights, with their checks."""
+    bounds = np.array([[0, len(symbols) // 4], [len(symbols) // 4, len(symbols)]])
     payloads = []
     for begin, end in bounds:
         encoder = Encoder()
         encoder.write(symbols[begin:end], weights[begin:end])
         payloads.append(encoder.finish(check=1))
-    outputs, *reach, table = (torch.from_numpy(array).to(device) for array in (logits, first, count, EXPONENTIAL))
-    there = gpu_reading.softmax_weights(outputs, reach[0], reach[1], width, table)
-    streams = GpuStreams(payloads, np.diff(bounds).ravel().tolist(), device)
+    streams = GpuStreams(payloads, np.diff(bounds).ravel().tolist(), there.device)
     found = streams.read(there, bounds, np.arange(2)).cpu().numpy()
-    checks = [streams.check(stream) for stream in range(2)]
-    return np.array_equal(there.cpu().numpy(), weights) and np.array_equal(found, symbols) and checks == [1, 1]
+    return np.array_equal(found, symbols) and [streams.check(stream) for stream in range(2)] == [1, 1]

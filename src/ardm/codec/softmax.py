@@ -19,12 +19,12 @@ def softmax_weights(
     outputs: Integer[Tensor, "N O"], first: Int[Tensor, "N"], count: Int[Tensor, "N"], width: int
 ) -> Int32[Tensor, "N C"]:
     """Rows of `width` weights for the softmax of outputs[first : first + count], one count for each row."""
-    if outputs.device.type == "cpu":
-        return torch.from_numpy(frequencies.softmax_weights(outputs.numpy(), first.numpy(), count.numpy(), width))
     if has_kernels(outputs.device, width):
         from ardm.codec import gpu_reading
 
         return gpu_reading.softmax_weights(outputs, first, count, width, exponential(outputs.device))
+    if outputs.device.type == "cpu":
+        return torch.from_numpy(frequencies.softmax_weights(outputs.numpy(), first.numpy(), count.numpy(), width))
     return tensor_weights(outputs, first, count, width)
 
 
@@ -46,4 +46,5 @@ def tensor_weights(
 
 @cache
 def exponential(device: torch.device) -> Int[Tensor, "E"]:
+    """The table of that name, on a device."""
     return torch.from_numpy(EXPONENTIAL).to(device)

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Int, Int32, Int64
 from torch import Tensor
 
-from ardm.codec.coder import CHECK_BITS, NUM_LAST, coarse_weights, pop_coarse
+from ardm.codec.coder import CHECK_BITS, NUM_LAST, coarse_weights, pop_last
 from ardm.codec.frequencies import Weights
 from ardm.codec.tables import WEIGHT_BITS
 from ardm.compiled import compiled
@@ -88,7 +88,7 @@ class Streams:
         ends = sizes.cumsum()
         for stream, begin, end in zip(streams.tolist(), (ends - sizes).tolist(), ends.tolist(), strict=True):
             number = self._last_number(stream)
-            self._numbers[stream], symbols[begin:end] = pop_coarse(number, coarse[begin:end])
+            self._numbers[stream], symbols[begin:end] = pop_last(number, coarse[begin:end])
         return symbols
 
     def _last_number(self, stream: int) -> int:

@@ -184,7 +184,7 @@ class Bench:
 
     def _run_data(self) -> None:
         if self.data is None:
-            raise UsageError("give a packed data set: ardm bench data --data PACKED --presets text8")
+            raise UsageError("give a packed data set: ardm bench data --data PACKED")
         require_positive(needed=self.needed)
         from ardm.bench.loading import loader_header, loader_line, time_loader
         from ardm.media.packed import packed_name

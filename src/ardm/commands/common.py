@@ -231,9 +231,9 @@ def hardware(device: "torch.device") -> dict[str, str]:
 
     import ardm
 
-    cpu = f"cpu ({cpu_name()}), {torch.get_num_threads()} threads"
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu
-    return {"device": name, "torch": torch.__version__, "ardm": ardm.__version__}
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    cpu = f"{cpu_name()}, {torch.get_num_threads()} threads"
+    return {"device": name, "cpu": cpu, "torch": torch.__version__, "ardm": ardm.__version__}
 
 
 def cpu_name() -> str:

@@ -1,0 +1,83 @@
+"""The kernels that read payloads pass the test that decides on their use, and wrong ones do not."""
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from ardm.codec import gpu, gpu_reading, gpu_streams
+from ardm.codec.streams import Streams
+
+DEVICE, CUDA = torch.device("cuda" if torch.cuda.is_available() else "cpu"), torch.device("cuda")
+
+
+@pytest.mark.parametrize("width", [1, 2, 5, 27, 256, 1024])
+def test_kernels_pass_their_test(width):
+    assert gpu_streams.kernels_pass_test(DEVICE, width)
+
+
+def weigh_wrongly(outputs, first, count, width, table):
+    """Rows beyond the first tile, or short ones, are others than they should be."""
+    weights = gpu_reading.softmax_weights(outputs, first, count, width, table)
+    rows = (count < width).nonzero() if (count < width).any() else torch.tensor([[len(weights) - 1]])
+    weights[rows[0, 0]] = weights[rows[0, 0]].flip(0)
+    return weights
+
+
+def read_wrongly(*arguments):
+    """One symbol is another."""
+    symbols = gpu_reading.read(*arguments)
+    symbols[40] ^= 1
+    return symbols
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("softmax_weights", weigh_wrongly), ("read", read_wrongly)])
+def test_wrong_kernels_do_not(name, wrong, monkeypatch):
+    class Kernels:
+        TILE = gpu_reading.TILE
+        softmax_weights, read = staticmethod(gpu_reading.softmax_weights), staticmethod(gpu_reading.read)
+
+    monkeypatch.setattr(gpu_streams, "gpu_reading", Kernels)
+    assert gpu_streams.kernels_pass_test(DEVICE, 4)
+    monkeypatch.setattr(Kernels, name, staticmethod(wrong))
+    assert not gpu_streams.kernels_pass_test(DEVICE, 4)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What the test of kernels is asked for; it passes, unless a width is odd, and breaks down if it is 13."""
+    asked = []
+
+    def test(device, width):
+        asked.append((device, width))
+        if width == 13:
+            raise RuntimeError("no such\nkernel")
+        return width % 2 == 0
+
+    gpu._pass_test.cache_clear()
+    monkeypatch.setattr(gpu_streams, "kernels_pass_test", test)
+    yield asked
+    gpu._pass_test.cache_clear()
+
+
+def test_kernels_are_used_if_they_pass(asked):
+    assert gpu.has_kernels(CUDA, 4)
+    assert gpu.has_kernels(CUDA, 4)
+    assert asked == [(CUDA, 4)]
+    with pytest.warns(UserWarning, match="rows of 27 symbols on cuda are not used .they give other numbers than a CPU"):
+        assert not gpu.has_kernels(CUDA, 27)
+    with pytest.warns(UserWarning, match="rows of 13 symbols on cuda are not used .RuntimeError: no such kernel"):
+        assert not gpu.has_kernels(CUDA, 13)
+
+
+def test_a_cpu_and_wide_rows_have_none(asked):
+    assert not gpu.has_kernels(torch.device("cpu"), 4)
+    assert not gpu.has_kernels(CUDA, 2 * gpu.WIDEST)
+    assert not asked
+
+
+def test_the_reader_of_a_device(monkeypatch):
+    assert type(gpu.streams_for([b"a"], [1], torch.device("cpu"), 4)) is Streams
+    monkeypatch.setattr(gpu, "has_kernels", lambda device, width: True)
+    assert type(gpu.streams_for([b"a"], [1], DEVICE, 4)) is gpu_streams.GpuStreams
+    assert type(gpu.streams_for([b"a"], [1], DEVICE, 0)) is Streams
