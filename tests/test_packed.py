@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 import torch
 
+from ardm.commands.bench import Bench
 from ardm.config import TextData
 from ardm.data.audio import AudioCorpus
 from ardm.data.corpus import Corpus, Items, Sampler
 from ardm.data.images import ImageCorpus
 from ardm.data.packed.corpora import PackedText
-from ardm.data.packed.description import DESCRIPTION_FILE, check_pack, is_packed, open_pack
+from ardm.data.packed.description import DESCRIPTION_FILE, KINDS, check_pack, is_packed, open_pack
 from ardm.data.packed.packing import open_source, pack
 from ardm.data.packed.sampler import AHEAD, StreamSampler
 from ardm.data.packed.shards import Run, RunWriter
@@ -207,6 +208,7 @@ WITHIN_LIMIT = """
 import resource, sys
 from pathlib import Path
 import torch
+from ardm.commands.bench import Bench
 from ardm.config import TextData
 from ardm.data.packed.packing import open_source, pack
 from ardm.media import load_corpus
@@ -423,6 +425,19 @@ def test_the_loader_is_timed(tmp_path, capsys):
     assert "% waiting)" in shown
     assert "is no packed data set" in fails(capsys, [*base, "--data", str(tmp_path / "content")])[1]
     assert "give a packed data set" in fails(capsys, ["bench", "data", "--presets", "bytes"])[1]
+
+
+def test_a_cpu_times_the_smaller_preset():
+    bench = Bench(what="data", device="cpu")
+    assert [bench._preset_named(name) for name in KINDS] == [
+        "text8-small",
+        "text",
+        "bytes",
+        "cifar10-small",
+        "images",
+        "sc09-small",
+        "audio",
+    ]
 
 
 def test_items_are_taken_as_from_an_array(folder):

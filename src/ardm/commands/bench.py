@@ -76,7 +76,8 @@ class Bench:
     full: bool = False
     """Run the slow references of the planner at full size too (minutes)."""
     presets: tuple[PresetName, ...] = ()
-    """What to train, to call or to sample from; for data by default the one of the data set's name."""
+    """What to train, to call or to sample from; for data by default the one of the data set's name, on
+    a CPU the smaller one."""
     base: int | None = None
     """Train upscale models with digits in this base."""
     parametrization: Literal["data", "direct"] = "direct"
@@ -190,9 +191,17 @@ class Bench:
         from ardm.media.packed import packed_name
 
         how: Any = {"needed": self.needed, "seconds": self.seconds}
-        presets = self.presets or (packed_name(self.data),)
+        presets = self.presets or (self._preset_named(packed_name(self.data)),)
         rows = (time_loader(config, self.data, runtime, **how) for config, runtime in self._configurations(presets))
         self._show(rows, loader_header(), loader_line)
+
+    def _preset_named(self, name: str) -> str:
+        """The preset of a name, on a CPU the smaller one if there are two."""
+        from ardm.presets import PRESETS
+        from ardm.runtime import Runtime
+
+        small = f"{name}-small"
+        return small if Runtime.choose(self.device).device.type == "cpu" and small in PRESETS else name
 
     def _run_sample(self) -> None:
         from ardm.bench.sample_table import sample_header, sample_line
