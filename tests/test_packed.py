@@ -427,6 +427,16 @@ def test_the_loader_is_timed(tmp_path, capsys):
     assert "give a packed data set" in fails(capsys, ["bench", "data", "--presets", "bytes"])[1]
 
 
+def test_a_packed_folder_is_never_taken_for_plain_files(tmp_path, capsys):
+    folder = pack_bytes(tmp_path / "packed", bytes(10_000), shard_bytes=999)
+    again = ["data", "bytes", "--root", str(folder), "--pack", str(tmp_path / "again")]
+    assert fails(capsys, again) == (2, f"ardm: {folder} is a packed data set already\n")
+    for model, name in (("text", "text8"), ("images", "cifar10")):
+        status, error = fails(capsys, ["bench", "codec", "--model", model, "--data", str(folder), "--items", "2"])
+        assert status == 2
+        assert f"is a packed data set of bytes, and the preset is for {name}" in error
+
+
 def test_a_cpu_times_the_smaller_preset():
     bench = Bench(what="data", device="cpu")
     assert [bench._preset_named(name) for name in KINDS] == [

@@ -265,11 +265,12 @@ class Bench:
 
     def _rows(self, trained: "TrainedModel", ours: "Sequence[OurCodec]") -> "tuple[Media, Iterator[CodecTiming]]":
         """The same, without what they were measured with."""
+        from ardm.data.packed.description import is_packed
         from ardm.media import has_corpus
 
         if self.data is None:
             return self._files_benchmark(self.files, ours)
-        if has_corpus(trained.config.data, self.data) or not self.data.exists():
+        if has_corpus(trained.config.data, self.data) or is_packed(self.data) or not self.data.exists():
             return self._corpus_benchmark(self.data, trained, ours)
         benchmark = self._files_benchmark((str(self.data),), ours)
         print(f"note: {self.data} holds no {trained.config.data.kind}; whole files are coded instead", file=sys.stderr)

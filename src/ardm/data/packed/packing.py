@@ -18,7 +18,15 @@ from ardm.data.cifar10 import load_cifar10
 from ardm.data.folders import FileSplits, split_folder
 from ardm.data.image_files import IMAGE_SUFFIXES
 from ardm.data.images import Pixels, read_image
-from ardm.data.packed.description import SPLITS, Description, PackedKind, SplitSize, is_unfinished, write_description
+from ardm.data.packed.description import (
+    SPLITS,
+    Description,
+    PackedKind,
+    SplitSize,
+    is_packed,
+    is_unfinished,
+    write_description,
+)
 from ardm.data.packed.shards import SHARD_BYTES, RunWriter
 from ardm.data.sc09 import RATE, read_clip, sc09_files, sc09_title
 from ardm.data.sound_files import AUDIO_SUFFIXES
@@ -87,6 +95,8 @@ def removed_on_failure(folder: Path) -> Iterator[None]:
 
 def open_source(kind: PackedKind, path: Path, *, channels: Literal[1, 3] = 3) -> Source:
     """The data set of a kind at a path, as `ardm train` would take it."""
+    if is_packed(path):
+        raise UsageError(f"{path} is a packed data set already")
     match kind:
         case "characters" | "bytes":
             return TextFiles(path=path, kind=kind)
