@@ -32,7 +32,7 @@ KIND = "training state"
 
 CHANGEABLE_FIELDS = {"steps", "eval_every", "checkpoint_every", "log_every", "num_shards"}
 """Fields of the configuration that a resumed run may change; with other shards its draws are others from then on."""
-FIELD_WORDS = {"name": "method", "num_steps": "number of diffusion steps"}
+FIELD_WORDS = {"name": "method", "num_steps": "number of diffusion steps", "num_variables": "item length"}
 """What fields are called where their names alone say too little."""
 
 
