@@ -133,9 +133,9 @@ def test_unusable_arguments(pictures, capsys):
     for arguments, status, message in [
         (own, 1, "bad.png cannot be read as an image"),
         ([*own, "--split", "valid"], 2, "--split is for data sets; files are taken whole, got --split valid"),
-        ([*own, "--data", str(pictures)], 2, "give an exact model and files or data"),
-        (own[:2] + own[3:], 2, "give an exact model and files or data"),
-        (["bench", "plan", str(pictures)], 2, "files are for ardm bench codec; ardm bench plan takes none"),
+        ([*own, "--data", str(pictures)], 2, "give either files or data"),
+        (own[:2] + own[3:], 2, "give either files or data"),
+        (["bench", "plan", str(pictures)], 2, f"Unrecognized options: {pictures}; see ardm bench plan --help"),
         (["bench", "codec", "--model", "images", "--data", str(pictures / "no")], 1, "there is no CIFAR-10 at"),
         (["bench", "codec", "--model", "images", str(pictures / "no")], 1, "there is no file or folder"),
     ]:

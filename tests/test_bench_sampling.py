@@ -2,6 +2,7 @@
 
 import inspect
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from ardm.bench import sampling
 from ardm.bench.sampling import SampleTiming, WatchedModel, random_model, time_sampling
 from ardm.checkpoint import TrainedModel, save_model
 from ardm.cli import main
-from ardm.commands.bench import even_schedule
+from ardm.commands.bench.sample import even_schedule
 from ardm.commands.common import cpu_name
 from ardm.commands.sample import Sample
 from ardm.model import ARDM
@@ -20,6 +21,7 @@ from ardm.orders import random_stage_orders
 from ardm.runtime import Runtime
 from ardm.sample import BATCH_SIZE, batch_generator, batch_sizes, sample_items
 from tiny import tiny_audio_config, tiny_config, tiny_image_config, tiny_upscale_config
+from tiny_exact import tiny_exact
 
 CPU = Runtime.choose("cpu")
 CONFIGS = {
@@ -35,7 +37,7 @@ COLUMNS = ["parameters", "items", "calls", "batch", "seconds", "items/s", "call"
 def test_timings_are_consistent(kind):
     model = random_model(CONFIGS[kind], CPU)
     schedule = even_schedule(model, 10)
-    row = time_sampling(model, schedule, CPU, name=kind, num_items=5, batch_size=2, seconds=0.01)
+    row = time_sampling(model, schedule, CPU, name=kind, num_parameters=9, num_items=5, batch_size=2, seconds=0.01)
     assert (row.model, row.num_items, row.num_calls, row.batch_size, row.peak_bytes) == (kind, 5, 10, 2, None)
     assert row.items_per_second == pytest.approx(5 / row.seconds)
     assert row.call_seconds == pytest.approx(row.seconds / (3 * 10))
@@ -71,7 +73,8 @@ def test_a_known_share(monkeypatch):
     monkeypatch.setattr(ARDM, "outputs", taking(3, ARDM.outputs))
     monkeypatch.setattr(sampling, "random_stage_orders", taking(8, random_stage_orders))
     model = random_model(CONFIGS["text"], CPU)
-    row = time_sampling(model, even_schedule(model, 4), CPU, name="text", num_items=5, batch_size=2, seconds=100.0)
+    how = {"name": "text", "num_parameters": 9, "num_items": 5, "batch_size": 2, "seconds": 100.0}
+    row = time_sampling(model, even_schedule(model, 4), CPU, **how)
     assert row.seconds == pytest.approx(3 * (4 * 3 + 8))
     assert row.network_share == pytest.approx(0.6)
 
@@ -89,13 +92,16 @@ def test_budgets_are_those_that_items_allow():
     assert even_schedule(model, 1000).num_calls == model.num_stages * 16
 
 
+def made_up_profile(model):
+    counts = torch.ones(model.num_stages, model.num_variables, dtype=torch.int64)
+    return Profile(bits=torch.linspace(4, 1, counts.numel()).double().view_as(counts), counts=counts)
+
+
 def save_tiny(path, kind="text"):
     config = CONFIGS[kind]
     model = random_model(config, CPU)
-    counts = torch.ones(model.num_stages, model.num_variables, dtype=torch.int64)
-    profile = Profile(bits=torch.linspace(4, 1, counts.numel()).double().view_as(counts), counts=counts)
     facts = {"alphabet": None, "sample_rate": None, "step": 1, "data_title": "random", "data_fingerprint": "0"}
-    save_model(path, TrainedModel(config=config, model=model, profile=profile, **facts))
+    save_model(path, TrainedModel(config=config, model=model, profile=made_up_profile(model), **facts))
 
 
 def test_the_table_of_a_model(tmp_path, capsys):
@@ -122,7 +128,7 @@ def test_the_table_of_a_model(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ([], "name the presets: ardm bench sample"),
+        ([], "name the presets, such as --presets cifar10"),
         (["--presets", "text", "--items", "0"], "--items must be positive, got 0"),
         (["--presets", "text", "--calls", "-1"], "--calls must be positive, got -1"),
         (["--presets", "text", "--base", "2", "--calls", "3"], "--calls must be at least 5, one for each stage"),
@@ -135,7 +141,10 @@ def test_errors_say_what_is_wrong(flags, message, capsys):
     assert message in capsys.readouterr().err
 
 
-def test_the_codec_takes_one_number_of_items(tmp_path, capsys):
-    (tmp_path / "a.txt").write_text("a")
-    assert main(["bench", "codec", str(tmp_path / "a.txt"), "--model", "text", "--items", "1", "2"]) == 2
-    assert "ardm bench codec takes one number of --items, got 2" in capsys.readouterr().err
+def test_an_exact_model_has_the_parameters_that_it_was_made_of(tmp_path, capsys):
+    trained = tiny_exact("colour")
+    save_model(tmp_path / "m", replace(trained, profile=made_up_profile(trained.model)))
+    flags = ["--model", str(tmp_path / "m"), "--items", "1", "--calls", "5", "--seconds", "0.01", "--device", "cpu"]
+    assert main(["bench", "sample", *flags, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["num_parameters"] == sum(p.numel() for p in trained.config.build_model(256).parameters()) > 0

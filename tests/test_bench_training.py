@@ -70,7 +70,7 @@ def test_matrix_rates_and_shapes_of_data(monkeypatch):
 @pytest.mark.parametrize("kind", ["text", "colour", "sound"])
 def test_an_exact_call_is_timed_beside_its_float_twin(kind):
     trained = tiny_exact(kind)
-    row = time_exact_call(trained, trained.exact, batch_size=2, seconds=0.01)
+    row = time_exact_call(trained, trained.exact, name="m", batch_size=2, seconds=0.01)
     assert row.batch_size == 2
     assert row.exact_seconds > 0 < row.float_seconds
 
@@ -81,10 +81,11 @@ def test_the_table_of_exact_calls(tmp_path, capsys):
     assert main(command) == 0
     header, row = capsys.readouterr().out.splitlines()
     assert header.split() == ["parameters", "batch", "integers", "float32"]
-    assert row.split()[1::2][1:] == ["ms", "ms"]
+    assert row.split()[0] == "m"
+    assert row.split()[4::2] == ["ms", "ms"]
     assert main([*command, "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
-    assert row.keys() == {"num_parameters", "batch_size", "exact_seconds", "float_seconds", "hardware"}
+    assert row.keys() == {"model", "num_parameters", "batch_size", "exact_seconds", "float_seconds", "hardware"}
     assert main([*command, "--presets", "text"]) == 2
     assert "not both" in capsys.readouterr().err
     trained = tiny_exact("colour")

@@ -43,7 +43,7 @@ def test_the_commands_inside_lines_exist(document):
         if span.startswith("ardm ") and span != "ardm --help":
             (arguments,) = commands(span.removeprefix("ardm ").replace("PRESET", "text8"))
             complaint = complaint_about(arguments)
-            assert not complaint or complaint.startswith("Required options Missing"), span
+            assert not complaint or complaint.startswith("Missing from"), span
             assert "Unrecognized" not in complaint, span
 
 

@@ -110,7 +110,7 @@ def test_bad_input(run, capsys, tmp_path):
     fails(capsys, 2, "does not say where its data lies; give it with --data", "export", lost, "-o", tmp_path / "x")
     (lost / "data.txt").write_text(str(tmp_path / "gone") + "\n")
     fails(capsys, 1, "gone", "export", lost, "-o", tmp_path / "x")
-    fails(capsys, 2, "give an exact model and files or data", "bench", "codec")
+    fails(capsys, 2, "Missing from ardm bench codec: --model PATH", "bench", "codec")
     data = ["--data", run / "text.txt"]
     fails(capsys, 2, "make an exact model of it", "bench", "codec", "--model", run / "run", *data)
     assert not (tmp_path / "x").exists()

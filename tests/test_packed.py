@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from ardm.commands.bench import Bench
+from ardm.commands.bench.data import BenchData
 from ardm.config import TextData
 from ardm.data.audio import AudioCorpus
 from ardm.data.corpus import Corpus, Items, Sampler
@@ -208,11 +208,9 @@ WITHIN_LIMIT = """
 import resource, sys
 from pathlib import Path
 import torch
-from ardm.commands.bench import Bench
 from ardm.config import TextData
 from ardm.data.packed.packing import open_source, pack
 from ardm.media import load_corpus
-from ardm.runtime import Runtime
 torch.set_num_threads(1)
 how, source, folder, size = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
 now = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData")) * 1024
@@ -424,13 +422,19 @@ def test_the_loader_is_timed(tmp_path, capsys):
     assert "\nbytes " in shown
     assert "% waiting)" in shown
     assert "is no packed data set" in fails(capsys, [*base, "--data", str(tmp_path / "content")])[1]
-    assert "give a packed data set" in fails(capsys, ["bench", "data", "--presets", "bytes"])[1]
+    assert "--needed must be positive, got inf" in fails(capsys, [*base, "--needed", "inf"])[1]
+    two = ["bench", "data", "--data", str(folder), "--presets", "bytes", "images"]
+    assert "is a packed data set of bytes, and the preset is for images" in fails(capsys, two)[1]
+    assert "Missing from ardm bench data: --data PATH" in fails(capsys, ["bench", "data", "--presets", "bytes"])[1]
 
 
 def test_a_packed_folder_is_never_taken_for_plain_files(tmp_path, capsys):
     folder = pack_bytes(tmp_path / "packed", bytes(10_000), shard_bytes=999)
     again = ["data", "bytes", "--root", str(folder), "--pack", str(tmp_path / "again")]
     assert fails(capsys, again) == (2, f"ardm: {folder} is a packed data set already\n")
+    (tmp_path / "a.txt").write_text("a")
+    told = f"ardm: {folder}, below {tmp_path}, is a packed data set and no text; move it elsewhere\n"
+    assert fails(capsys, ["train", "bytes", "--data", str(tmp_path), "--out", f"{tmp_path}-run"]) == (1, told)
     for model, name in (("text", "text8"), ("images", "cifar10")):
         status, error = fails(capsys, ["bench", "codec", "--model", model, "--data", str(folder), "--items", "2"])
         assert status == 2
@@ -438,8 +442,8 @@ def test_a_packed_folder_is_never_taken_for_plain_files(tmp_path, capsys):
 
 
 def test_a_cpu_times_the_smaller_preset():
-    bench = Bench(what="data", device="cpu")
-    assert [bench._preset_named(name) for name in KINDS] == [
+    bench = BenchData(data=Path("packed"), device="cpu")
+    assert [bench.preset_named(name) for name in KINDS] == [
         "text8-small",
         "text",
         "bytes",

@@ -18,7 +18,7 @@ from PIL import Image
 
 from ardm.bench.codecs import CodecTiming
 from ardm.cli import main, parse
-from ardm.commands.bench import Bench
+from ardm.commands.bench.codec import BenchCodec
 from ardm.errors import ArdmError, DataError
 from ardm.report.figures import loss_heights
 from ardm.report.paper.commands import SHOWN, command_line, training_line
@@ -613,7 +613,7 @@ def test_what_the_benchmark_writes_can_be_read(tmp_path, monkeypatch, capsys):
         replace(row, name="ardm, 100 calls", bits_per_variable=3.5, half_width=0.25),
         replace(row, failure="not installed: a package"),
     ]
-    monkeypatch.setattr(Bench, "_codec_benchmark", lambda self: ("images", iter(rows)))
+    monkeypatch.setattr(BenchCodec, "_benchmark", lambda self: ("images", iter(rows)))
     path = tmp_path / "box-images" / "codec.json"
     assert output(capsys, ["bench", "codec", "--model", "images", "-o", str(path)]) == ""
     (table,) = (table for table in TABLES if table.name == "cifar10-compression")

@@ -15,7 +15,7 @@ from ardm.errors import ArdmError, CheckpointError, UsageError
 from ardm.objective import corrupt, sample_step_loss, step_loss
 from ardm.orders import NAMED_ORDERS, random_orders, strands
 from ardm.runtime import Runtime
-from ardm.state import STATE_FILE, restore_state, save_state
+from ardm.state import PREVIOUS_STATE_FILE, STATE_FILE, restore_state, save_state
 from ardm.train import final_draws, run_training
 from ardm.trainer import Trainer, step_seed
 from tiny import (
@@ -218,6 +218,23 @@ def test_a_finished_run_is_left_alone_and_a_longer_one_goes_on(tmp_path):
     train(tiny_config(), corpus, folder, resume=True)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert train(tiny_config(steps=14), corpus, folder, resume=True).step == 14
+
+
+def test_a_loss_that_is_not_finite_before_anything_is_saved(tmp_path):
+    trainer = Trainer(tiny_config(log_every=1), tiny_corpus(tmp_path), CPU)
+    with torch.no_grad():
+        trainer.model.network.head.bias.fill_(float("nan"))
+    with pytest.raises(ArdmError, match="the loss is nan at step 1; nothing had been saved before"):
+        run_training(trainer, tmp_path / "run")
+
+
+def test_a_model_without_its_state_is_not_resumed(tmp_path):
+    corpus, folder = tiny_corpus(tmp_path), tmp_path / "run"
+    train(tiny_config(steps=2), corpus, folder)
+    (folder / STATE_FILE).unlink()
+    (folder / PREVIOUS_STATE_FILE).unlink(missing_ok=True)
+    with pytest.raises(CheckpointError, match="holds a model but no training state to go on from; --init"):
+        train(tiny_config(steps=4), corpus, folder, resume=True)
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):

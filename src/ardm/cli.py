@@ -6,16 +6,16 @@ Exit status: 0 fine, 1 failed, 2 bad usage, 143 terminated. `--debug` anywhere s
 import contextlib
 import io
 import os
-import re
 import signal
 import sys
 import threading
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any, get_args, get_type_hints
 
 import tyro
 
 from ardm.commands.bench import Bench
+from ardm.commands.complaints import in_one_line
 from ardm.commands.compress import Compress, Decompress
 from ardm.commands.data import Data
 from ardm.commands.demo import Demo
@@ -107,22 +107,22 @@ def parse(arguments: list[str]) -> Command:
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise UsageError(one_line(complaint.getvalue())) from None
+        raise UsageError(in_one_line(complaint.getvalue(), f"ardm{command_named(arguments)}")) from None
+
+
+def command_named(arguments: list[str], choices: Any = Command) -> str:
+    """What arguments begin with, of commands and their subcommands."""
+    commands = {choice.__metadata__[0].name: choice.__origin__ for choice in get_args(choices)}
+    if not arguments or arguments[0] not in commands:
+        return ""
+    subcommands = get_type_hints(commands[arguments[0]], include_extras=True).get("what")
+    return f" {arguments[0]}{command_named(arguments[1:], subcommands)}"
 
 
 def check_launch(command: Command) -> None:
     """A usage error where several processes would do the same, and write to the same file."""
     if num_launched() > 1 and not isinstance(command, SHARED_COMMANDS):
         raise UsageError(f"ardm {type(command).__name__.lower()} is for one process: start it without torchrun")
-
-
-def one_line(box: str) -> str:
-    """The text of a framed message without its frame, colours and rulers."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", box)
-    lines = [stripped for line in plain.splitlines() if (stripped := line.strip(" │╭╮╰╯─"))]
-    if len(lines) > 1 and lines[1].lower().startswith(lines[0].lower()):
-        del lines[0]  # the frame's title, said again
-    return " ".join(lines)
 
 
 def fail(message: str, status: int) -> int:

@@ -16,7 +16,7 @@ from ardm.data.corpus import Augmentation
 from ardm.data.images import ImageKind
 from ardm.data.text import TextKind
 from ardm.depth import BaseDepthMap, absorbing
-from ardm.errors import ExactError
+from ardm.errors import ExactError, UsageError
 from ardm.exact.transformer import ExactTransformer
 from ardm.exact.unet import ExactUNet
 from ardm.exact.wavenet import ExactWaveNet
@@ -166,7 +166,7 @@ class DepthConfig:
     def build(self, num_classes: int) -> Parametrization:
         """The parametrization, with its depth map, for K classes."""
         if self.parametrization == "data" and num_classes > MOST_LOGITS:
-            raise ValueError(
+            raise UsageError(
                 f"{num_classes} classes are too many for a logit each; use the companded parametrization, or direct "
                 "with a base"
             )
@@ -176,7 +176,7 @@ class DepthConfig:
                 return MIXTURES[self.parametrization](depth, self.num_components, self.min_log_scale)
             return DataParametrization(depth)
         if not 2 <= self.base < num_classes:
-            raise ValueError(
+            raise UsageError(
                 f"the base must lie in 2..{num_classes - 1} for {num_classes} classes, got {self.base}; "
                 "leave it out for an order-agnostic model"
             )

@@ -70,10 +70,7 @@ def save_state(trainer: Trainer, folder: Path) -> None:
     All processes of a team take part, and the first one writes.
     """
     if not trainer.is_finite():
-        raise ArdmError(
-            f"the weights are no longer finite at step {trainer.step}; the last good state is kept. "
-            "Start again with a lower learning rate"
-        )
+        raise not_finite(f"the weights are no longer finite at step {trainer.step}", folder)
     tensors, trained = trainer.state_tensors(), trainer.trained_model()
     if not trainer.runtime.team.is_first:
         return
@@ -89,6 +86,12 @@ def save_state(trainer: Trainer, folder: Path) -> None:
     }
     write_tensors(folder / STATE_FILE, tensors, description)
     save_model(folder / MODEL_FILE, trained)
+
+
+def not_finite(what: str, folder: Path) -> ArdmError:
+    """What ends a run whose numbers are no numbers any more."""
+    kept = "the last good state is kept" if holds_a_run(folder) else "nothing had been saved before"
+    return ArdmError(f"{what}; {kept}. Start again with a lower learning rate")
 
 
 def restore_state(trainer: Trainer, folder: Path) -> str | None:
@@ -131,6 +134,11 @@ def changed_fields(old: Any, new: Any, name: str = "") -> list[str]:
 def _read_newest(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], str | None]:
     """The last good state in a folder, which takes the place of a damaged one, and a line that says so."""
     newest, previous = folder / STATE_FILE, folder / PREVIOUS_STATE_FILE
+    if not newest.exists() and not previous.exists():
+        raise CheckpointError(
+            f"{folder} holds a model but no training state to go on from; --init {folder} starts from its weights, "
+            "with another --out"
+        )
     try:
         return *read_tensors(newest, KIND), None
     except CheckpointError as error:

@@ -12,10 +12,9 @@ from pathlib import Path
 from torch import Tensor
 
 from ardm.checkpoint import MODEL_FILE, save_model
-from ardm.errors import ArdmError
 from ardm.files import remove_leftovers, written_whole
 from ardm.metrics import Metrics, metrics_log
-from ardm.state import CONFIG_FILE, save_state
+from ardm.state import CONFIG_FILE, not_finite, save_state
 from ardm.trainer import Trainer
 
 FINAL_PASSES = 8
@@ -74,7 +73,7 @@ class Loop:
             metrics = trainer.train_step()
             on_step(trainer.step)
             if trainer.step % config.log_every == 0 or trainer.step == config.steps:
-                self._log(train_metrics(trainer, metrics) | self._clock.lap())
+                self._log(self._train_metrics(metrics) | self._clock.lap())
             if trainer.step % config.eval_every == 0 and trainer.step != config.steps:
                 self._log_evaluation(trainer.evaluate())
             if trainer.step % config.checkpoint_every == 0:
@@ -97,6 +96,13 @@ class Loop:
         save_state(self._trainer, self._folder)
         self._team.wait()
         self._clock.begin_lap()
+
+    def _train_metrics(self, metrics: dict[str, Tensor]) -> Metrics:
+        """Numbers of the last step; raises when the loss is no longer finite."""
+        values, step = {name: float(value) for name, value in metrics.items()}, self._trainer.step
+        if not math.isfinite(values["bits"]):
+            raise not_finite(f"the loss is {values['bits']} at step {step}", self._folder)
+        return {"step": step} | values | {"rate_factor": self._trainer.config.train.rate_factor(step - 1)}
 
     def _log_evaluation(self, evaluation: Metrics) -> None:
         self._log(evaluation | {"seconds": self._clock.seconds()})
@@ -135,17 +141,6 @@ def final_draws(trainer: Trainer) -> int:
     observations = model.num_stages * min(OBSERVATIONS_A_STAGE, 4 * model.num_variables)
     wanted = max(observations, FINAL_PASSES * trainer.num_eval_items)
     return min(wanted, max(FEWEST_A_STAGE * model.num_stages, config.steps * config.batch_size // 3))
-
-
-def train_metrics(trainer: Trainer, metrics: dict[str, Tensor]) -> Metrics:
-    """Numbers of the last step; raises when the loss is no longer finite."""
-    values = {name: float(value) for name, value in metrics.items()}
-    if not math.isfinite(values["bits"]):
-        raise ArdmError(
-            f"the loss is {values['bits']} at step {trainer.step}; the last good state is kept. "
-            "Start again with a lower learning rate"
-        )
-    return {"step": trainer.step} | values | {"rate_factor": trainer.config.train.rate_factor(trainer.step - 1)}
 
 
 class Clock:

@@ -19,6 +19,7 @@ FEWEST_CALLS = 5
 class ExactCallTiming:
     """Median times of a call for all variables of each item."""
 
+    model: str
     num_parameters: int
     batch_size: int
     exact_seconds: float
@@ -27,7 +28,7 @@ class ExactCallTiming:
 
 
 def time_exact_call(
-    trained: TrainedModel, exact: ExactPart, *, batch_size: int = 1, seconds: float = 5.0
+    trained: TrainedModel, exact: ExactPart, *, name: str, batch_size: int = 1, seconds: float = 5.0
 ) -> ExactCallTiming:
     """Calls of both in turn, for about so many seconds, so that what else the machine does disturbs both alike."""
     model, device = trained.model, next(exact.network.buffers()).device
@@ -48,6 +49,7 @@ def time_exact_call(
             times.append([_seconds(way, device) for way in ways])
     exact_seconds, float_seconds = map(statistics.median, zip(*times, strict=True))
     return ExactCallTiming(
+        model=name,
         num_parameters=sum(p.numel() for p in twin.parameters()),
         batch_size=batch_size,
         exact_seconds=exact_seconds,

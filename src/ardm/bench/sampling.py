@@ -55,6 +55,7 @@ def time_sampling(
     runtime: Runtime,
     *,
     name: str,
+    num_parameters: int,
     num_items: int,
     batch_size: int = BATCH_SIZE,
     seconds: float = 10.0,
@@ -72,7 +73,7 @@ def time_sampling(
     num_calls = schedule.num_calls
     return SampleTiming(
         model=name,
-        num_parameters=sum(p.numel() for p in model.parameters()),
+        num_parameters=num_parameters,
         num_items=num_items,
         num_calls=num_calls,
         batch_size=min(batch_size, num_items),

@@ -92,7 +92,8 @@ def packed_sizes(about: "Description") -> str:
         "images": f"images of {width} x {height}" if about.size else "images",
         "sound": f"clips at {about.sample_rate} Hz",
     }
-    return f"{about.title}: {sizes} {units[about.medium]} in {len(about.shards)} shards, {about.num_bytes:,} bytes"
+    shards = "1 shard" if len(about.shards) == 1 else f"{len(about.shards)} shards"
+    return f"{about.title}: {sizes} {units[about.medium]} in {shards}, {about.num_bytes:,} bytes"
 
 
 def text8_sizes(root: Path) -> str:

@@ -94,11 +94,12 @@ def is_model(path: Path) -> bool:
 def packed_facts(folder: Path) -> dict[str, Any] | None:
     """The facts of a packed data set; None for any other folder."""
     from ardm.data.packed.description import is_packed, open_pack
+    from ardm.media.packed import packed_name
 
     if not is_packed(folder):
         return None
     about = open_pack(folder).about
-    facts: dict[str, Any] = {"kind": about.kind, "data": about.title, "published": about.is_published}
+    facts: dict[str, Any] = {"kind": packed_name(folder), "data": about.title, "published": about.is_published}
     facts |= dict(zip(("train", "valid", "test"), about.counts, strict=True))
     if about.medium == "text":
         facts["alphabet"] = about.characters or "bytes"

@@ -13,6 +13,7 @@ import tyro
 
 from ardm.commands.common import NamedOrder, advancing, require_positive
 from ardm.errors import ArdmError, UsageError
+from ardm.files import check_writable_folder
 
 if TYPE_CHECKING:
     from ardm.baselines.methods import MethodConfig
@@ -140,6 +141,7 @@ class Train:
         """Train, showing progress."""
         config = self._config()
         require_positive(minutes=self.minutes)
+        check_writable_folder(self.out)
         if self.data.is_dir() and self.out.resolve().is_relative_to(self.data.resolve()):
             raise UsageError(f"--out {self.out} lies inside --data {self.data} and would become part of the data")
         from ardm.launch import is_launched

@@ -14,6 +14,7 @@ from torch import Tensor
 from ardm.data.alphabet import BYTES, Alphabet, alphabet_of, check_utf8
 from ardm.data.corpus import Split, compact_tensor, on_device_if_it_fits
 from ardm.data.folders import files_below
+from ardm.data.packed.shards import SUFFIX
 from ardm.errors import DataError
 from ardm.orders import Shape
 
@@ -179,6 +180,8 @@ def text_files(path: Path) -> list[Path]:
         files = [path]
     elif path.is_dir():
         files = sorted(files_below(path))
+        if packed := [file.parent for file in files if file.suffix == SUFFIX]:
+            raise DataError(f"{packed[0]}, below {path}, is a packed data set and no text; move it elsewhere")
     else:
         raise DataError(f"there is no file or folder {path}")
     if not any(file.stat().st_size for file in files):
