@@ -347,7 +347,7 @@ def test_a_model_without_its_state_is_not_overwritten(run, capsys, tmp_path):
     before = (tmp_path / "run" / "model.safetensors").read_bytes()
     flags = ["--data", str(run / "text.txt"), "--out", str(tmp_path / "run"), "--steps", "40", *SMALL]
     assert fails(capsys, ["train", "text", *flags])[0] == 2
-    assert "holds a model but no training state to go on from" in fails(capsys, ["train", "text", *flags, "--resume"])[1]
+    assert "holds a model but no training state" in fails(capsys, ["train", "text", *flags, "--resume"])[1]
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == before
 
 

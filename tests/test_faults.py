@@ -7,6 +7,7 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from ardm.state import DAMAGED_STATE_FILE, PREVIOUS_STATE_FILE, STATE_FILE, rest
 from ardm.train import run_training
 from ardm.trainer import Trainer
 from faulty import fill_disk, fsync_with
-from launched import ByTorchrun, Training, is_alive
+from launched import PATIENCE, ByTorchrun, Training, environment, is_alive, wait_until
 from test_train import CPU, assert_same_state, metrics, train
 from tiny import TEXT, tiny_config, tiny_corpus
 
@@ -395,3 +396,28 @@ def test_a_disk_that_is_full_for_real(small_disk, tmp_path, num_processes, rooms
         full.finish()
         assert_same_run(whole.folder, full.folder)
         shutil.rmtree(full.folder)
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "said"), [(signal.SIGTERM, 143, "terminated"), (signal.SIGINT, 1, "interrupted")]
+)
+def test_a_process_that_waits_for_the_others_heeds_signals(number, status, said, tmp_path):
+    """Where another does not come, as at first between machines."""
+    store = torch.distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    data, out = tmp_path / "text.txt", tmp_path / "run"
+    data.write_text(TEXT)
+    words = [sys.executable, "-m", "ardm", "train", "text", "--data", str(data), "--out", str(out), "--device", "cpu"]
+    process = subprocess.Popen(words, env=os.environ | environment(0, 2, store.port), stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: held_back(process.pid) >> (number - 1) & 1)
+    time.sleep(0.3)
+    started = time.monotonic()
+    process.send_signal(number)
+    assert process.communicate(timeout=PATIENCE)[1] == f"ardm: {said}\n"
+    assert process.returncode == status
+    assert time.monotonic() - started < 5
+
+
+def held_back(process: int) -> int:
+    """The signals that a process blocks, a bit each."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("SigBlk")), 16)

@@ -29,7 +29,7 @@ from ardm.commands.sample import Infill, Sample
 from ardm.commands.serve import Serve
 from ardm.commands.train import Train
 from ardm.errors import UsageError
-from ardm.launch import claim_last_word, launched_rank, leave, num_launched
+from ardm.launch import END_BY_SIGNAL, claim_last_word, launched_rank, leave, num_launched
 
 Command = (
     Annotated[Train, tyro.conf.subcommand("train")]
@@ -77,9 +77,9 @@ def main(arguments: list[str] | None = None) -> int:
         check_launch(command)
         command.run()
     except Terminated:
-        return fail("terminated", 128 + signal.SIGTERM)
+        return fail(*END_BY_SIGNAL[signal.SIGTERM])
     except KeyboardInterrupt:
-        return fail("interrupted", 1)
+        return fail(*END_BY_SIGNAL[signal.SIGINT])
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone; nothing is left to say, and no one to say it to
         return 1

@@ -4,6 +4,7 @@ Nothing here imports torch until it is needed, so that `--help` is instant.
 """
 
 import contextlib
+import itertools
 import os
 import signal
 import socket
@@ -16,8 +17,11 @@ from typing import NoReturn
 
 SECONDS_FOR_THE_FIRST = 0.5
 """How long the other processes wait before they speak, for the first one to say what all of them have to say."""
-SECONDS_BETWEEN_LOOKS, MOST_LOOKS_IN_VAIN = 1.0, 3
-"""A process that waits for the others looks for torchrun so often, and ends if it is not there so many times."""
+SECONDS_BETWEEN_GLANCES, GLANCES_A_LOOK, MOST_LOOKS_IN_VAIN = 0.1, 10, 3
+"""A process that waits for the others glances at signals and looks for torchrun so often; it ends if that is not there
+so many times."""
+END_BY_SIGNAL = {signal.SIGINT: ("interrupted", 1), signal.SIGTERM: ("terminated", 128 + signal.SIGTERM)}
+"""What a process says that a signal ends, and its exit status."""
 STORE_TIMEOUT = timedelta(seconds=10)
 PARENT = os.getppid()
 """Of a process that torchrun has started: torchrun."""
@@ -86,24 +90,41 @@ def leave(status: int) -> NoReturn:
 
 
 @contextlib.contextmanager
-def leaving_without_launcher() -> Iterator[None]:
-    """A context in which this process ends if torchrun is gone, which PyTorch would try to reach for half an hour."""
+def meeting() -> Iterator[None]:
+    """A context in which this process waits for the others in PyTorch, which heeds neither signals nor a lost torchrun.
+
+    A thread does. Signals are held back meanwhile, and come when the others have been met.
+    """
     is_over = threading.Event()
-    threading.Thread(target=_leave_without_launcher, args=(is_over,), daemon=True).start()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, END_BY_SIGNAL) if os.name == "posix" else None
+    threading.Thread(target=_watch_meeting, args=(is_over,), daemon=True).start()
     try:
         yield
     finally:
         is_over.set()
+        if before is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _leave_without_launcher(is_over: threading.Event) -> None:
+def _watch_meeting(is_over: threading.Event) -> None:
+    """End this process on a signal, or if torchrun is gone, which PyTorch would try to reach for half an hour."""
     looks_in_vain = 0
-    while not is_over.wait(SECONDS_BETWEEN_LOOKS):
-        looks_in_vain = 0 if _is_launcher_there() else looks_in_vain + 1
+    for look in itertools.count(1):
+        if is_over.wait(SECONDS_BETWEEN_GLANCES):
+            return
+        if os.name == "posix" and (received := signal.sigpending() & END_BY_SIGNAL.keys()):
+            why, status = END_BY_SIGNAL[min(received)]
+            _leave_meeting(why, status, speaks=claim_last_word())
+        if look % GLANCES_A_LOOK == 0:
+            looks_in_vain = 0 if _is_launcher_there() else looks_in_vain + 1
         if looks_in_vain == MOST_LOOKS_IN_VAIN:
-            if launched_rank() == 0:
-                print("ardm: torchrun has ended before its processes had met", file=sys.stderr, flush=True)
-            leave(1)
+            _leave_meeting("torchrun has ended before its processes had met", 1, speaks=launched_rank() == 0)
+
+
+def _leave_meeting(why: str, status: int, *, speaks: bool) -> NoReturn:
+    if speaks:
+        print(f"ardm: {why}", file=sys.stderr, flush=True)
+    leave(status)
 
 
 def _is_launcher_there() -> bool:

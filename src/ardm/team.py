@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ardm.errors import ArdmError
-from ardm.launch import ignore_termination, is_launched, leaving_without_launcher, num_launched
+from ardm.launch import ignore_termination, is_launched, meeting, num_launched
 
 T = TypeVar("T")
 PATIENCE = timedelta(days=7)
@@ -116,7 +116,7 @@ def joined_team(device: torch.device) -> Iterator[Team]:
     # A dimension of size 1 may have any stride, and DDP warns of all but one.
     warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
     try:
-        with leaving_without_launcher():
+        with meeting():
             dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
             control = dist.new_group(backend="gloo", timeout=PATIENCE)
         yield Team(dist.get_rank(), dist.get_world_size(), control)
