@@ -204,6 +204,9 @@ def main(words: Sequence[str]) -> int:
     except Failure as failure:
         print(f"error: {failure}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 1
     print(json.dumps([asdict(row) for row in rows], indent=1) if flags.json else "\n".join(table(rows)))
     return 0
 

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -92,6 +93,7 @@ class Forked(Launched):
             process.terminate()
         wait_until(self._all_ended)
         said, output = ((self.folder / name).read_text() for name in ("stderr", "stdout"))
+        shutil.rmtree(self.folder)
         return Ended(status=failed[0] if failed else 0, output=output, said=said)
 
     def _all_ended(self) -> bool:

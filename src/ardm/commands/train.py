@@ -320,12 +320,12 @@ def run_with_progress(trainer: "Trainer", folder: Path, minutes: float | None) -
             if "bits" in metrics:
                 bar.update(task, description=f"{metrics['bits']:.3f} bits")
             else:
-                estimate = "exact" if trainer.config.method.name == "causal" else "bound"
-                console.print(evaluation_line(metrics, estimate), highlight=False, soft_wrap=True)
+                console.print(evaluation_line(metrics, trainer.config), highlight=False, soft_wrap=True)
 
         def on_profile(num_observations: int) -> Callable[[int], None]:
-            what = "loss profile" if trainer.config.method.is_ardm else "held-out bits"
-            console.print(profile_line(what, num_observations), highlight=False, soft_wrap=True)
+            items = evaluated_items(trainer.config)
+            what = "loss profile" if trainer.config.method.is_ardm else "bits"
+            console.print(profile_line(what, num_observations, items), highlight=False, soft_wrap=True)
             bar.reset(task, description=what, total=num_observations)
             return advancing(bar, task, what, num_observations) if is_first else lambda count: None
 
@@ -360,15 +360,22 @@ def describe(trainer: "Trainer") -> str:
     )
 
 
-def evaluation_line(metrics: dict[str, Any], estimate: str) -> str:
+def evaluated_items(config: "RunConfig") -> str:
+    """Which items evaluations are of: CIFAR-10's validation images may be trained on, too."""
+    return "held out" if getattr(config.data, "holds_out", True) else "seen in training"
+
+
+def evaluation_line(metrics: dict[str, Any], config: "RunConfig") -> str:
     """An evaluation for a reader."""
+    estimate = "exact" if config.method.name == "causal" else "bound"
     interval = f" ± {metrics['valid_half_width']:.4f}" if "valid_half_width" in metrics else ""
-    return f"step {metrics['step']}: {metrics['valid_bits']:.4f}{interval} bits per variable, held out ({estimate})"
+    bits = f"{metrics['valid_bits']:.4f}{interval} bits per variable"
+    return f"step {metrics['step']}: {bits}, {evaluated_items(config)} ({estimate})"
 
 
-def profile_line(what: str, num_observations: int) -> str:
+def profile_line(what: str, num_observations: int, items: str) -> str:
     """What happens after the last step, for a reader."""
-    return f"saved; measuring the {what} in {num_observations} held-out draws (Ctrl-C stops, --resume goes on)"
+    return f"saved; measuring the {what} in {num_observations} draws, {items} (Ctrl-C stops, --resume goes on)"
 
 
 @contextmanager
