@@ -71,6 +71,8 @@ def with_rows(x: Shaped[Tensor, "B *C"], num_rows: int) -> Shaped[Tensor, "N *C"
     """The tensor with as many rows, the last of zeros."""
     if len(x) > num_rows:
         raise ValueError(f"expected at most {num_rows} items, got {len(x)}")
+    if len(x) == num_rows:
+        return x  # F.pad would copy it
     return F.pad(x, (0, 0) * (x.ndim - 1) + (0, num_rows - len(x)))
 
 
