@@ -135,7 +135,7 @@ def test_unusable_arguments(pictures, capsys):
         ([*own, "--split", "valid"], 2, "--split is for data sets; files are taken whole, got --split valid"),
         ([*own, "--data", str(pictures)], 2, "give either files or data"),
         (own[:2] + own[3:], 2, "give either files or data"),
-        (["bench", "plan", str(pictures)], 2, f"Unrecognized options: {pictures}; see ardm bench plan --help"),
+        (["bench", "plan", str(pictures)], 2, f"unknown arguments {pictures}; see ardm bench plan --help"),
         (["bench", "codec", "--model", "images", "--data", str(pictures / "no")], 1, "there is no CIFAR-10 at"),
         (["bench", "codec", "--model", "images", str(pictures / "no")], 1, "there is no file or folder"),
     ]:

@@ -22,7 +22,7 @@ from ardm.checkpoint import load_model
 from ardm.cli import main
 from ardm.commands.common import NamedOrder, OrderName
 from ardm.commands.plan import shortened
-from ardm.commands.train import PresetName
+from ardm.commands.train import PresetName, evaluated_items, evaluation_line, profile_line
 from ardm.data.cifar10 import MD5
 from ardm.data.text import KnownFile
 from ardm.orders import ORDER_NAMES
@@ -474,3 +474,11 @@ def test_a_run_that_was_stopped_early_says_why_it_cannot_plan(run, capsys, tmp_p
     assert status == 2
     assert "stopped before its losses were measured" in error
     assert output(capsys, ["sample", str(tmp_path / "run"), "--calls", "8", "--schedule", "cosine"])
+
+
+def test_images_that_are_trained_on_are_not_called_held_out():
+    config = PRESETS["cifar10-paper"]()
+    metrics = {"step": 3, "valid_bits": 2.5, "valid_half_width": 0.25}
+    assert evaluation_line(metrics, config) == "step 3: 2.5000 ± 0.2500 bits per variable, seen in training (bound)"
+    assert "in 9 draws, seen in training (" in profile_line("bits", 9, evaluated_items(config))
+    assert evaluation_line(metrics, PRESETS["cifar10"]()).endswith("bits per variable, held out (bound)")

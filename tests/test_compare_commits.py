@@ -105,3 +105,13 @@ def test_spread_over_rounds():
     assert (row.old, row.new, row.ratio, row.least, row.largest) == (2, 2, 1, 0.5, 2)
     with pytest.raises(SystemExit):
         compare_commits.main(["a", "b", "--rounds", "0", "--", "x"])
+
+
+def test_an_interruption_is_told_in_a_word(repository, capsys, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compare_commits, "bench", interrupted)
+    assert main(repository, "v1", "v2") == 1
+    assert capsys.readouterr().err == "interrupted\n"
+    assert len(git(repository, "worktree", "list").splitlines()) == 1

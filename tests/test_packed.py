@@ -422,7 +422,7 @@ def test_the_loader_is_timed(tmp_path, capsys):
     assert "\nbytes " in shown
     assert "% waiting)" in shown
     assert "is no packed data set" in fails(capsys, [*base, "--data", str(tmp_path / "content")])[1]
-    assert "--needed must be positive, got inf" in fails(capsys, [*base, "--needed", "inf"])[1]
+    assert "--needed must be finite, got inf" in fails(capsys, [*base, "--needed", "inf"])[1]
     two = ["bench", "data", "--data", str(folder), "--presets", "bytes", "images"]
     assert "is a packed data set of bytes, and the preset is for images" in fails(capsys, two)[1]
     assert "Missing from ardm bench data: --data PATH" in fails(capsys, ["bench", "data", "--presets", "bytes"])[1]

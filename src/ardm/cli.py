@@ -8,14 +8,12 @@ import io
 import os
 import signal
 import sys
-import threading
-from types import FrameType
 from typing import Annotated, Any, get_args, get_type_hints
 
 import tyro
 
 from ardm.commands.bench import Bench
-from ardm.commands.complaints import in_one_line
+from ardm.commands.complaints import about_unknown, in_one_line
 from ardm.commands.compress import Compress, Decompress
 from ardm.commands.data import Data
 from ardm.commands.demo import Demo
@@ -29,7 +27,8 @@ from ardm.commands.sample import Infill, Sample
 from ardm.commands.serve import Serve
 from ardm.commands.train import Train
 from ardm.errors import UsageError
-from ardm.launch import END_BY_SIGNAL, claim_last_word, launched_rank, leave, num_launched
+from ardm.launch import END_BY_SIGNAL, claim_last_word, leave, num_launched, say
+from ardm.signals import Terminated, ignore_signals, raise_signals
 
 Command = (
     Annotated[Train, tyro.conf.subcommand("train")]
@@ -56,10 +55,6 @@ DESCRIPTION = (
     "Autoregressive Diffusion Models: train, score, plan, sample and infill discrete data. "
     "--version prints the version; --debug with any command shows the traceback of an error."
 )
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM came: like Ctrl-C, it unwinds whatever runs, so that nothing is left half-written."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -97,26 +92,33 @@ def parse(arguments: list[str]) -> Command:
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            return tyro.cli(
+            command, unknown = tyro.cli(
                 Command,
                 args=arguments,
                 prog="ardm",
                 description=DESCRIPTION,
                 config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
+                return_unknown_args=True,
             )
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise UsageError(in_one_line(complaint.getvalue(), f"ardm{command_named(arguments)}")) from None
+        raise UsageError(in_one_line(complaint.getvalue(), name_of(arguments), arguments)) from None
+    if unknown:
+        raise UsageError(about_unknown(unknown, command, name_of(arguments)))
+    return command
 
 
-def command_named(arguments: list[str], choices: Any = Command) -> str:
-    """What arguments begin with, of commands and their subcommands."""
+def name_of(arguments: list[str], choices: Any = Command, name: str = "ardm") -> str:
+    """The command, and the subcommand if it has any, that arguments name; flags before it are no part of it."""
     commands = {choice.__metadata__[0].name: choice.__origin__ for choice in get_args(choices)}
-    if not arguments or arguments[0] not in commands:
-        return ""
-    subcommands = get_type_hints(commands[arguments[0]], include_extras=True).get("what")
-    return f" {arguments[0]}{command_named(arguments[1:], subcommands)}"
+    for place, word in enumerate(arguments):
+        if word in commands:
+            subcommands = get_type_hints(commands[word], include_extras=True).get("what")
+            return name_of(arguments[place + 1 :], subcommands, f"{name} {word}")
+        if not word.startswith("-"):
+            break
+    return name
 
 
 def check_launch(command: Command) -> None:
@@ -128,24 +130,8 @@ def check_launch(command: Command) -> None:
 def fail(message: str, status: int) -> int:
     """Print an error as one line on stderr; of several processes that have to end, one does."""
     if claim_last_word():
-        rank = launched_rank()
-        where = f" (process {rank})" if rank and status != BAD_USAGE else ""  # all find the same bad usage
-        print(f"ardm{where}: {' '.join(message.split())}", file=sys.stderr, flush=True)
+        say(" ".join(message.split()), names_process=status != BAD_USAGE)  # all find the same bad usage
     return status
-
-
-def terminate(number: int, frame: FrameType | None) -> None:
-    """The handler of SIGTERM."""
-    raise Terminated
-
-
-def interrupt_again(lost: "sys.UnraisableHookArgs") -> None:
-    """The hook for errors that Python cannot raise, as in callbacks of its memory: an interruption comes once more."""
-    if not isinstance(lost.exc_value, KeyboardInterrupt):
-        sys.__unraisablehook__(lost)
-        return
-    number = signal.SIGTERM if isinstance(lost.exc_value, Terminated) else signal.SIGINT
-    threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
 
 
 def entry_point() -> None:
@@ -153,15 +139,12 @@ def entry_point() -> None:
     if "OMP_WAIT_POLICY" not in os.environ:
         # Threads that sleep wake up late, and those that spin for long starve as soon as another process wants a core.
         os.environ.setdefault("GOMP_SPINCOUNT", "2000")
-    if os.name == "posix":
-        signal.signal(signal.SIGTERM, terminate)
-        sys.unraisablehook = interrupt_again
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
+        raise_signals()
         status = main()
-        if os.name == "posix":
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun may send it to a process that has done its part
-    except Terminated:
-        status = 128 + signal.SIGTERM
+        ignore_signals()  # torchrun may send one to a process that has done its part
+    except KeyboardInterrupt as interruption:  # between two tries
+        status = END_BY_SIGNAL[signal.SIGTERM if isinstance(interruption, Terminated) else signal.SIGINT][1]
     leave(status)

@@ -4,7 +4,6 @@ Nothing here imports torch until it is needed, so that `--help` is instant.
 """
 
 import contextlib
-import itertools
 import os
 import signal
 import socket
@@ -15,12 +14,16 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import NoReturn
 
+from ardm.signals import ignore_signals
+
 SECONDS_FOR_THE_FIRST = 0.5
 """How long the other processes wait before they speak, for the first one to say what all of them have to say."""
-SECONDS_BETWEEN_GLANCES, GLANCES_A_LOOK, MOST_LOOKS_IN_VAIN = 0.1, 10, 3
-"""A process that waits for the others glances at signals and looks for torchrun so often; it ends if that is not there
-so many times."""
-END_BY_SIGNAL = {signal.SIGINT: ("interrupted", 1), signal.SIGTERM: ("terminated", 128 + signal.SIGTERM)}
+SECONDS_BETWEEN_LOOKS, MOST_LOOKS_IN_VAIN = 1.0, 3
+"""A process that waits for the others looks for torchrun so often, and ends if it is not there so many times."""
+END_BY_SIGNAL: dict[int, tuple[str, int]] = {
+    signal.SIGINT: ("interrupted", 1),
+    signal.SIGTERM: ("terminated", 128 + signal.SIGTERM),
+}
 """What a process says that a signal ends, and its exit status."""
 STORE_TIMEOUT = timedelta(seconds=10)
 PARENT = os.getppid()
@@ -52,12 +55,6 @@ def is_orphaned() -> bool:
     return num_launched() > 1 and os.getppid() != PARENT
 
 
-def ignore_termination() -> None:
-    """Let this process say why it ends: torchrun ends the others as soon as one has failed."""
-    with contextlib.suppress(ValueError):  # signals belong to the main thread
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-
-
 def claim_last_word() -> bool:
     """Whether this process is the one that tells the user why all have to end: the first that asks.
 
@@ -65,13 +62,20 @@ def claim_last_word() -> bool:
     """
     if num_launched() == 1 or is_orphaned():
         return launched_rank() == 0
-    ignore_termination()
+    ignore_signals()  # torchrun ends the others as soon as one has failed
     if launched_rank():
         time.sleep(SECONDS_FOR_THE_FIRST)
     try:
         return _count_in_store("ardm/last word") == 1
     except (KeyError, OSError, RuntimeError):  # nobody to ask
         return True
+
+
+def say(line: str, *, names_process: bool = True) -> None:
+    """Print why this process ends; all but the first one say which they are."""
+    rank = launched_rank()
+    where = f" (process {rank})" if rank and names_process else ""
+    print(f"ardm{where}: {line}", file=sys.stderr, flush=True)
 
 
 def leave(status: int) -> NoReturn:
@@ -91,40 +95,53 @@ def leave(status: int) -> NoReturn:
 
 @contextlib.contextmanager
 def meeting() -> Iterator[None]:
-    """A context in which this process waits for the others in PyTorch, which heeds neither signals nor a lost torchrun.
+    """A context in which the main thread waits for the other processes, in PyTorch, which heeds nothing else.
 
-    A thread does. Signals are held back meanwhile, and come when the others have been met.
+    Threads end this process on a signal that would, and if torchrun is gone, which PyTorch would try to reach for half
+    an hour.
     """
     is_over = threading.Event()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, END_BY_SIGNAL) if os.name == "posix" else None
-    threading.Thread(target=_watch_meeting, args=(is_over,), daemon=True).start()
+    threading.Thread(target=_watch_launcher, args=(is_over,), daemon=True).start()
+    with _numbers_of_signals() as receiver:
+        threading.Thread(target=_watch_signals, args=(is_over, receiver), daemon=True).start()
+        try:
+            yield
+        finally:
+            is_over.set()
+
+
+@contextlib.contextmanager
+def _numbers_of_signals() -> Iterator[socket.socket]:
+    """A socket that receives the numbers of signals as they come, whichever thread they come to, until it is closed."""
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+    before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
     try:
-        yield
+        yield receiver
     finally:
-        is_over.set()
-        if before is not None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.set_wakeup_fd(before)
+        sender.close()
 
 
-def _watch_meeting(is_over: threading.Event) -> None:
-    """End this process on a signal, or if torchrun is gone, which PyTorch would try to reach for half an hour."""
+def _watch_signals(is_over: threading.Event, receiver: socket.socket) -> None:
+    """After the meeting signals are the main thread's again, which has been told of them as well."""
+    with receiver:
+        while number := receiver.recv(1):
+            if not is_over.is_set() and number[0] in END_BY_SIGNAL:
+                why, status = END_BY_SIGNAL[number[0]]
+                if claim_last_word():
+                    say(why)
+                leave(status)
+
+
+def _watch_launcher(is_over: threading.Event) -> None:
     looks_in_vain = 0
-    for look in itertools.count(1):
-        if is_over.wait(SECONDS_BETWEEN_GLANCES):
-            return
-        if os.name == "posix" and (received := signal.sigpending() & END_BY_SIGNAL.keys()):
-            why, status = END_BY_SIGNAL[min(received)]
-            _leave_meeting(why, status, speaks=claim_last_word())
-        if look % GLANCES_A_LOOK == 0:
-            looks_in_vain = 0 if _is_launcher_there() else looks_in_vain + 1
+    while not is_over.wait(SECONDS_BETWEEN_LOOKS):
+        looks_in_vain = 0 if _is_launcher_there() else looks_in_vain + 1
         if looks_in_vain == MOST_LOOKS_IN_VAIN:
-            _leave_meeting("torchrun has ended before its processes had met", 1, speaks=launched_rank() == 0)
-
-
-def _leave_meeting(why: str, status: int, *, speaks: bool) -> NoReturn:
-    if speaks:
-        print(f"ardm: {why}", file=sys.stderr, flush=True)
-    leave(status)
+            if launched_rank() == 0:
+                say("torchrun has ended before its processes had met")
+            leave(1)
 
 
 def _is_launcher_there() -> bool:

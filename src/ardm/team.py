@@ -18,7 +18,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ardm.errors import ArdmError
-from ardm.launch import ignore_termination, is_launched, meeting, num_launched
+from ardm.launch import is_launched, meeting, num_launched
+from ardm.signals import ignore_signals
 
 T = TypeVar("T")
 PATIENCE = timedelta(days=7)
@@ -122,7 +123,7 @@ def joined_team(device: torch.device) -> Iterator[Team]:
         yield Team(dist.get_rank(), dist.get_world_size(), control)
     except RuntimeError as error:
         if is_about_others(error):
-            ignore_termination()
+            ignore_signals()
             raise LostProcessError(num_launched(), str(error)) from error
         raise
     # Where this process has failed it leaves the group by ending: the others hear of it after it has spoken.

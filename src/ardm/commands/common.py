@@ -85,7 +85,7 @@ def progress_line(title: str, done: int, total: int, seconds: float) -> str:
 def require_positive(**flags: float | int | None) -> None:
     """A usage error for the first flag that is given and not positive."""
     for name, value in flags.items():
-        if value is not None and not 0 < value < math.inf:
+        if value is not None and not value > 0:
             raise UsageError(f"--{name.replace('_', '-')} must be positive, got {value}")
 
 

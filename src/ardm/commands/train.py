@@ -14,6 +14,7 @@ import tyro
 from ardm.commands.common import NamedOrder, advancing, require_positive
 from ardm.errors import ArdmError, UsageError
 from ardm.files import check_writable_folder
+from ardm.launch import is_launched, is_orphaned, launched_rank, num_launched
 
 if TYPE_CHECKING:
     from ardm.baselines.methods import MethodConfig
@@ -141,10 +142,10 @@ class Train:
         """Train, showing progress."""
         config = self._config()
         require_positive(minutes=self.minutes)
-        check_writable_folder(self.out)
+        if launched_rank() == 0:  # the others read
+            check_writable_folder(self.out)
         if self.data.is_dir() and self.out.resolve().is_relative_to(self.data.resolve()):
             raise UsageError(f"--out {self.out} lies inside --data {self.data} and would become part of the data")
-        from ardm.launch import is_launched
         from ardm.runtime import Runtime
         from ardm.team import joined_team
 
@@ -254,7 +255,6 @@ class Train:
         rates = ("learning_rate", "muon_rate", "weight_decay", "cross_entropy_weight", "warmup_steps")
         intervals = ("eval_every", "checkpoint_every", "log_every")
         names = ("steps", "batch_size", *rates, "order", "order_fraction", "order_share", *intervals)
-        from ardm.launch import num_launched
         from ardm.state import read_config
 
         if self.cross_entropy_weight is not None and not method.has_cross_entropy:
@@ -301,7 +301,6 @@ def run_with_progress(trainer: "Trainer", folder: Path, minutes: float | None) -
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from ardm.launch import is_orphaned
     from ardm.train import run_training
 
     team = trainer.runtime.team
@@ -386,8 +385,6 @@ def interrupts() -> Iterator[list[float]]:
     what follows when all is saved is ignored. So is SIGTERM where one of several processes fails, and has to say why:
     torchrun sends it as soon as another has ended.
     """
-    from ardm.launch import num_launched
-
     received: list[float] = []
 
     def handle(number: int, frame: Any) -> None:

@@ -124,7 +124,11 @@ class OfPresets(OnDevice):
             config = replace(config, train=replace(config.train, batch_size=self.batch_size))
         if self.base is None:
             return config
+        from ardm.bench.training import random_corpus
+
         try:
-            return replace(config, depth=replace(config.depth, base=self.base, parametrization=self.parametrization))
+            config = replace(config, depth=replace(config.depth, base=self.base, parametrization=self.parametrization))
+            config.depth.build(random_corpus(config).num_classes)
+            return config
         except ValueError as error:
             raise UsageError(f"{preset}: {error}") from None

@@ -1,11 +1,14 @@
 """ardm bench data."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ardm.commands.bench.common import OfPresets
 from ardm.commands.common import require_positive
+from ardm.commands.train import PresetName
+from ardm.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,12 +17,16 @@ class BenchData(OfPresets):
 
     data: Path
     """A packed data set: ardm data NAME --root DIR --pack FOLDER makes one."""
+    presets: tuple[PresetName, ...] = ()
+    """What to train, by default the preset of the data set's name, on a CPU the smaller one."""
     needed: float | None = None
     """Items a second that training takes, known from elsewhere; by default training steps are timed."""
 
     def measure(self) -> None:
         """Time the loader for each preset."""
         require_positive(needed=self.needed)
+        if self.needed == math.inf:
+            raise UsageError("--needed must be finite, got inf")
         from ardm.bench.loading import loader_header, loader_line, time_loader
         from ardm.media import load_corpus
         from ardm.media.packed import packed_name

@@ -24,7 +24,7 @@ class BenchSample(OfPresets):
     model: Path | None = None
     """Instead of presets, a run's folder, a model's file or its name in the box."""
     calls: tuple[int, ...] = ()
-    """Calls for a sample, by default 20 50; as many as it has variables at most."""
+    """Calls for a sample, by default 20 50; one for each variable of each stage at most."""
     items: tuple[int, ...] = ()
     """Numbers of samples, by default 1 4 16 64 256 1024 4096."""
     batch_size: int | None = None
