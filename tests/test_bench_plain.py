@@ -75,7 +75,7 @@ def test_the_table_has_both(capsys, tmp_path):
     command = ["bench", "train", "--presets", "text", "--plain", "eager", "--seconds", "0.01", "--batch-size", "1"]
     command += ["--device", "cpu"]
     assert main(command) == 0
-    _, ours, plain, ratio = capsys.readouterr().out.splitlines()
+    _, _, ours, plain, ratio = capsys.readouterr().out.splitlines()
     assert ours.startswith("text ")
     assert plain.startswith("plain loop ")
     assert ratio.startswith("text in ardm: ")

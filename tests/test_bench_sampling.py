@@ -9,9 +9,11 @@ import torch
 
 import ardm
 from ardm.bench import sampling
+from ardm.bench.plan import PlanTiming
 from ardm.bench.sampling import SampleTiming, WatchedModel, random_model, time_sampling
 from ardm.checkpoint import TrainedModel, save_model
 from ardm.cli import main
+from ardm.commands.bench.plan import BenchPlan
 from ardm.commands.bench.sample import even_schedule
 from ardm.commands.common import cpu_name
 from ardm.commands.sample import Sample
@@ -132,7 +134,10 @@ def test_the_table_of_a_model(tmp_path, capsys):
         (["--presets", "text", "--items", "0"], "--items must be positive, got 0"),
         (["--presets", "text", "--calls", "-1"], "--calls must be positive, got -1"),
         (["--presets", "text", "--base", "2", "--calls", "3"], "--calls must be at least 5, one for each stage"),
-        (["--presets", "text", "--model", "m"], "sample from presets or from a model, not both"),
+        (["--presets", "text", "--items"], "--items must be positive, got 0"),
+        (["--presets", "text", "--model", "m"], "sample from presets, with --base or without, or from a model, not"),
+        (["--base", "4", "--model", "m"], "sample from presets, with --base or without, or from a model, not both"),
+        (["--presets", "text", "--parametrization", "data"], "--parametrization is for upscale models: give --base"),
         (["--presets", "text", "--batch-size", "0"], "--batch-size must be positive"),
     ],
 )
@@ -148,3 +153,18 @@ def test_an_exact_model_has_the_parameters_that_it_was_made_of(tmp_path, capsys)
     assert main(["bench", "sample", *flags, "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert row["num_parameters"] == sum(p.numel() for p in trained.config.build_model(256).parameters()) > 0
+
+
+def test_rows_that_were_measured_before_a_failure_are_kept(tmp_path, capsys):
+    flags = ["--presets", "text8-small", "--items", "1", "--seconds", "0.001", "--device", "cpu", "--base", "3"]
+    path = tmp_path / "rows.json"
+    assert main(["bench", "sample", *flags, "--calls", "3", "2", "-o", str(path)]) == 2
+    assert not path.exists()  # schedules are made before anything is drawn
+    with pytest.raises(KeyboardInterrupt):
+        BenchPlan(output=path).show(interrupted_rows(), "", str)
+    assert [row["seconds"] for row in json.loads(path.read_text())] == [0.5]
+
+
+def interrupted_rows():
+    yield PlanTiming(name="ours", num_stages=1, num_steps=3, budgets=1, seconds=0.5, table_bytes=2**20)
+    raise KeyboardInterrupt

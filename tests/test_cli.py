@@ -479,6 +479,19 @@ def test_a_run_that_was_stopped_early_says_why_it_cannot_plan(run, capsys, tmp_p
 def test_images_that_are_trained_on_are_not_called_held_out():
     config = PRESETS["cifar10-paper"]()
     metrics = {"step": 3, "valid_bits": 2.5, "valid_half_width": 0.25}
-    assert evaluation_line(metrics, config) == "step 3: 2.5000 ± 0.2500 bits per variable, seen in training (bound)"
+    assert (
+        evaluation_line(metrics, config, 256) == "step 3: 2.5000 ± 0.2500 bits per variable, seen in training (bound)"
+    )
     assert "in 9 draws, seen in training (" in profile_line("bits", 9, evaluated_items(config))
-    assert evaluation_line(metrics, PRESETS["cifar10"]()).endswith("bits per variable, held out (bound)")
+    assert evaluation_line(metrics, PRESETS["cifar10"](), 256).endswith("bits per variable, held out (bound)")
+    assert evaluation_line(metrics, PRESETS["text8"](), 4).endswith("held out (bound; a guess takes 2.0000)")
+
+
+def test_a_folder_of_other_files_is_no_place_for_a_run(run, capsys, tmp_path, monkeypatch):
+    (tmp_path / "mine.txt").write_text("mine")
+    monkeypatch.chdir(tmp_path)
+    for out in ("", ".", str(tmp_path)):
+        status, error = fails(capsys, ["train", "text", "--data", str(run / "text.txt"), "--out", out, *SMALL])
+        assert status == 2
+        assert "holds files that are no run's; choose a new folder" in error
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]

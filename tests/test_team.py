@@ -96,7 +96,7 @@ def test_a_run_moves_between_numbers_of_processes(tmp_path):
 def test_a_run_begun_by_one_process_goes_on_in_two_with_other_shards(tmp_path):
     assert main(arguments(tmp_path / "run", "--steps", "2")) == 0
     refused = train_in_two(tmp_path / "run", "--steps", "4", "--resume")
-    assert refused.stderr.count("2 processes cannot share 1 shards of a batch evenly: give --shards 2") == 1
+    assert refused.stderr.count("2 processes cannot share a batch evenly whose --shards are 1: give --shards 2") == 1
     output = train_in_two(tmp_path / "run", "--steps", "4", "--resume", "--shards", "2")
     assert output.returncode == 0, output.stderr
     assert main(arguments(tmp_path / "run", "--steps", "5", "--resume", "--shards", "1")) == 0
@@ -172,7 +172,7 @@ def test_two_processes_sample_as_one(tmp_path, capsys):
 def test_bad_usage_is_said_once(tmp_path):
     output = train_in_two(tmp_path / "run", "--shards", "3", "--batch-size", "9")
     assert output.returncode != 0
-    assert output.stderr.count("ardm: 2 processes cannot share 3 shards of a batch evenly: give --shards 2") == 1
+    assert output.stderr.count("ardm: 2 processes cannot share a batch evenly whose --shards are 3: give --shards") == 1
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 

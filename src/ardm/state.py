@@ -41,6 +41,12 @@ def holds_a_run(folder: Path) -> bool:
     return any((folder / name).exists() for name in (STATE_FILE, PREVIOUS_STATE_FILE, MODEL_FILE))
 
 
+def holds_other_files(folder: Path) -> bool:
+    """Whether there are files in a folder, but none of a run."""
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    return any(not name.startswith(".") for name in names) and not names & {CONFIG_FILE, STATE_FILE, MODEL_FILE}
+
+
 def read_config(folder: Path) -> RunConfig | None:
     """The configuration of the run in a folder, if there is one."""
     path = folder / CONFIG_FILE
@@ -144,11 +150,14 @@ def _read_newest(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], str |
     except CheckpointError as error:
         if not previous.exists():
             raise
-        damage = str(error)
+        damage = str(error) if newest.exists() else f"{newest} is missing"
     try:
         tensors, description = read_tensors(previous, KIND)
     except CheckpointError as error:
-        raise CheckpointError(f"no training state is left to go on from: {damage}, and {error}") from None
+        raise CheckpointError(
+            f"no training state is left to go on from: {damage}, and {error}; --init {folder} starts from the last "
+            "model, with another --out"
+        ) from None
     if newest.exists():
         newest.replace(folder / DAMAGED_STATE_FILE)
     previous.replace(newest)  # else the next save would keep the damaged one and lose the good one

@@ -22,6 +22,8 @@ from ardm.launch import is_launched, meeting, num_launched
 from ardm.signals import ignore_signals
 
 T = TypeVar("T")
+_all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+"""The first is the second's name since torch 2.13."""
 PATIENCE = timedelta(days=7)
 """How long a process waits for work or for a decision; a process that has died is noticed at once all the same."""
 
@@ -99,7 +101,7 @@ class Team:
         if self.size == 1:
             return tensor
         rows = tensor.new_empty(self.size * len(tensor), *tensor.shape[1:])
-        dist.all_gather_into_tensor(rows, tensor.contiguous())
+        _all_gather(rows, tensor.contiguous())
         return rows
 
 
@@ -141,8 +143,9 @@ class LostProcessError(ArdmError):
 
 
 def _in_short(reason: str) -> str:
-    """The first line, without the place in a library's sources that begins it."""
-    return re.sub(r"^\[[^\]]*\.(cc|cpp|h):\d+\]\s*", "", reason.strip().splitlines()[0])
+    """The first sentence, without the place in a library's sources that begins it."""
+    first = re.sub(r"^\[[^\]]*\.(cc|cpp|h):\d+\]\s*", "", reason.strip().splitlines()[0])
+    return re.split(r"[.!] ", first)[0].rstrip(".")
 
 
 def is_about_others(error: RuntimeError) -> bool:

@@ -284,8 +284,8 @@ def check_team(config: RunConfig, team: Team) -> None:
     """A usage error unless each process gets as many shards of a batch."""
     if config.train.num_shards % team.size:
         raise UsageError(
-            f"{team.size} processes cannot share {config.train.num_shards} shards of a batch evenly: give --shards "
-            f"{team.size}, or a multiple of it"
+            f"{team.size} processes cannot share a batch evenly whose --shards are {config.train.num_shards}: give "
+            f"--shards {team.size}, or a multiple of it"
         )
 
 

@@ -18,7 +18,6 @@ from ardm.runtime import Runtime
 from ardm.sample import BATCH_SIZE, batch_generator, batch_sizes, sample_chain
 from ardm.schedule import Schedule
 
-DEFAULT_ITEMS, DEFAULT_CALLS = (1, 4, 16, 64, 256, 1024, 4096), (20, 50)
 WARMUP_CALLS = 3
 """Calls of each size of batch that are not timed: memory is taken and kernels are chosen in them."""
 WARMUP_BATCHES = 3

@@ -1,5 +1,6 @@
 """ardm train."""
 
+import math
 import signal
 import sys
 import time
@@ -143,7 +144,7 @@ class Train:
         config = self._config()
         require_positive(minutes=self.minutes)
         if launched_rank() == 0:  # the others read
-            check_writable_folder(self.out)
+            self._check_out()
         if self.data.is_dir() and self.out.resolve().is_relative_to(self.data.resolve()):
             raise UsageError(f"--out {self.out} lies inside --data {self.data} and would become part of the data")
         from ardm.runtime import Runtime
@@ -154,6 +155,13 @@ class Train:
             raise UsageError("--fsdp shares weights out among the processes of torchrun: torchrun ... -m ardm train")
         with joined_team(runtime.device) as team:
             self._train(config, replace(runtime, team=team, shares_weights=self.fsdp))
+
+    def _check_out(self) -> None:
+        from ardm.state import holds_other_files
+
+        check_writable_folder(self.out)
+        if not self.resume and holds_other_files(self.out):
+            raise UsageError(f"--out {self.out} holds files that are no run's; choose a new folder")
 
     def _train(self, config: "RunConfig", runtime: "Runtime") -> None:
         from ardm.checkpoint import load_model
@@ -319,7 +327,8 @@ def run_with_progress(trainer: "Trainer", folder: Path, minutes: float | None) -
             if "bits" in metrics:
                 bar.update(task, description=f"{metrics['bits']:.3f} bits")
             else:
-                console.print(evaluation_line(metrics, trainer.config), highlight=False, soft_wrap=True)
+                line = evaluation_line(metrics, trainer.config, trainer.model.num_classes)
+                console.print(line, highlight=False, soft_wrap=True)
 
         def on_profile(num_observations: int) -> Callable[[int], None]:
             items = evaluated_items(trainer.config)
@@ -364,12 +373,14 @@ def evaluated_items(config: "RunConfig") -> str:
     return "held out" if getattr(config.data, "holds_out", True) else "seen in training"
 
 
-def evaluation_line(metrics: dict[str, Any], config: "RunConfig") -> str:
+def evaluation_line(metrics: dict[str, Any], config: "RunConfig", num_classes: int) -> str:
     """An evaluation for a reader."""
     estimate = "exact" if config.method.name == "causal" else "bound"
     interval = f" ± {metrics['valid_half_width']:.4f}" if "valid_half_width" in metrics else ""
     bits = f"{metrics['valid_bits']:.4f}{interval} bits per variable"
-    return f"step {metrics['step']}: {bits}, {evaluated_items(config)} ({estimate})"
+    of_a_guess = math.log2(num_classes)
+    worse = f"; a guess takes {of_a_guess:.4f}" if metrics["valid_bits"] > of_a_guess else ""
+    return f"step {metrics['step']}: {bits}, {evaluated_items(config)} ({estimate}{worse})"
 
 
 def profile_line(what: str, num_observations: int, items: str) -> str:

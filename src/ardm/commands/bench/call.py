@@ -35,8 +35,8 @@ class BenchCall(OfPresets):
         self.show(rows, f"{'':14} {'parameters':>11} {'batch':>5} {'call':>11} {'GFLOP':>8}", call_line)
 
     def _measure_exact(self, path: Path) -> None:
-        if self.presets:
-            raise UsageError("time the networks of presets or an exact model, not both")
+        if self.presets or self.base:
+            raise UsageError("time the networks of presets, with --base or without, or an exact model, not both")
         from ardm.bench.exact_call import time_exact_call
 
         trained, *_ = load(path, self.device)

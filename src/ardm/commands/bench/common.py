@@ -53,12 +53,14 @@ class Benchmark(ABC):
     def show(self, rows: Iterable[Row], header: str, line: Callable[[Row], str]) -> list[Row]:
         """Print each row when it has been measured, below a header, or write all of them as JSON."""
         shown: list[Row] = []
-        for row in rows:
-            if not self.as_json:
-                print(line(row) if shown else f"{header}\n{line(row)}", flush=True)
-            shown.append(row)
-        if self.as_json:
-            self._write_json(shown)
+        try:
+            for row in rows:
+                if not self.as_json:
+                    print(line(row) if shown else f"{header}\n{line(row)}", flush=True)
+                shown.append(row)
+        finally:
+            if self.as_json and shown:  # what was measured before a failure, too
+                self._write_json(shown)
         return shown
 
     def _write_json(self, rows: Sequence[Row]) -> None:
@@ -89,8 +91,8 @@ class OfPresets(OnDevice):
     """Whose networks to time."""
     base: int | None = None
     """Take upscale models with digits in this base."""
-    parametrization: Literal["data", "direct"] = "direct"
-    """Of upscale models."""
+    parametrization: Literal["data", "direct"] | None = None
+    """Of upscale models; direct by default."""
     batch_size: int | None = None
     """Items of a step, by default the preset's."""
     seconds: float = 10.0
@@ -101,6 +103,8 @@ class OfPresets(OnDevice):
     def run(self) -> None:
         """Time and print."""
         require_positive(batch_size=self.batch_size, seconds=self.seconds)
+        if self.parametrization is not None and self.base is None:
+            raise UsageError("--parametrization is for upscale models: give --base too")
         super().run()
 
     def runtime(self) -> "Runtime":
@@ -127,7 +131,8 @@ class OfPresets(OnDevice):
         from ardm.bench.training import random_corpus
 
         try:
-            config = replace(config, depth=replace(config.depth, base=self.base, parametrization=self.parametrization))
+            depth = replace(config.depth, base=self.base, parametrization=self.parametrization or "direct")
+            config = replace(config, depth=depth)
             config.depth.build(random_corpus(config).num_classes)
             return config
         except ValueError as error:

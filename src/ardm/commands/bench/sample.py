@@ -23,10 +23,10 @@ class BenchSample(OfPresets):
 
     model: Path | None = None
     """Instead of presets, a run's folder, a model's file or its name in the box."""
-    calls: tuple[int, ...] = ()
-    """Calls for a sample, by default 20 50; one for each variable of each stage at most."""
-    items: tuple[int, ...] = ()
-    """Numbers of samples, by default 1 4 16 64 256 1024 4096."""
+    calls: tuple[int, ...] = (20, 50)
+    """Calls for a sample; one for each variable of each stage at most."""
+    items: tuple[int, ...] = (1, 4, 16, 64, 256, 1024, 4096)
+    """Numbers of samples; 4096 of them are for GPUs, and take hours on a CPU."""
     batch_size: int | None = None
     """Samples drawn together, by default 64."""
     seconds: float = 10.0
@@ -34,20 +34,22 @@ class BenchSample(OfPresets):
 
     def measure(self) -> None:
         """Time each number of items and calls."""
-        require_positive(items=min(self.items, default=None), calls=min(self.calls, default=None))
+        require_positive(items=min(self.items, default=0), calls=min(self.calls, default=0))
+        if self.model is not None and (self.presets or self.base):
+            raise UsageError("sample from presets, with --base or without, or from a model, not both")
         from ardm.bench.sample_table import sample_header, sample_line
 
         self.show(self._rows(), sample_header(), sample_line)
 
     def _rows(self) -> "Iterator[SampleTiming]":
         """The rows, each measured when its turn comes."""
-        from ardm.bench.sampling import DEFAULT_CALLS, DEFAULT_ITEMS, time_sampling
+        from ardm.bench.sampling import time_sampling
         from ardm.sample import BATCH_SIZE
 
         runtime, batch_size = self.runtime(), self.batch_size or BATCH_SIZE
         for source in self._sources():
-            for schedule in [source.schedule_of(calls) for calls in self.calls or DEFAULT_CALLS]:
-                for num_items in self.items or DEFAULT_ITEMS:
+            for schedule in [source.schedule_of(calls) for calls in self.calls]:
+                for num_items in self.items:
                     yield time_sampling(
                         source.model,
                         schedule,
@@ -64,8 +66,6 @@ class BenchSample(OfPresets):
         if self.model is None:
             yield from map(self._random_source, self.configurations())
             return
-        if self.presets:
-            raise UsageError("sample from presets or from a model, not both")
         trained, *_ = load(self.model, self.device)
         yield Source(
             name=self.model.name,

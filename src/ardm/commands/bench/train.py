@@ -24,6 +24,7 @@ class BenchTrain(OfPresets):
 
         configs, runtime = self.configurations(), self.runtime()
         header = (
+            "share and burst: of the rate of large matrix products, over seconds and at first\n"
             f"{'':14} {'parameters':>11} {'batch':>5} {'step':>9} {'items/s':>9} {'TFLOP/s':>8} {'share':>6} "
             f"{'burst':>6} memory"
         )

@@ -143,7 +143,7 @@ def open_pack(folder: Path) -> Pack:
     if is_unfinished(folder):
         raise DataError(f"{folder} was not packed to the end ({DESCRIPTION_FILE} is missing); remove it and pack again")
     if not is_packed(folder):
-        raise DataError(f"{folder} is no packed data set; `ardm data NAME --root DIR --pack {folder}` makes one")
+        raise DataError(f"{folder} is no packed data set; `ardm data NAME --root DIR --pack FOLDER` makes one")
     pack = Pack(folder=folder, about=read_description(folder / DESCRIPTION_FILE))
     for shard in pack.about.shards:
         check_size(folder, shard)
