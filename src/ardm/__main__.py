@@ -1,5 +1,15 @@
-"""`python -m ardm`."""
+"""`ardm` and `python -m ardm`."""
 
-from ardm.cli import entry_point
+from ardm.signals import raise_signals
 
-entry_point()
+
+def run() -> None:
+    """The command line. Signals are raised before it is imported, so that none is answered by a traceback."""
+    raise_signals()
+    from ardm.cli import entry_point
+
+    entry_point()
+
+
+if __name__ == "__main__":
+    run()

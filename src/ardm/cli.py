@@ -135,16 +135,19 @@ def fail(message: str, status: int) -> int:
 
 
 def entry_point() -> None:
-    """The installed `ardm` command."""
-    if "OMP_WAIT_POLICY" not in os.environ:
-        # Threads that sleep wake up late, and those that spin for long starve as soon as another process wants a core.
-        os.environ.setdefault("GOMP_SPINCOUNT", "2000")
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    """The command line as a process of its own."""
     try:
         raise_signals()
+        if "OMP_WAIT_POLICY" not in os.environ:
+            # Threads that sleep wake up late, and those that spin for long starve as soon as another process wants a
+            # core.
+            os.environ.setdefault("GOMP_SPINCOUNT", "2000")
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
         status = main()
         ignore_signals()  # torchrun may send one to a process that has done its part
-    except KeyboardInterrupt as interruption:  # between two tries
-        status = END_BY_SIGNAL[signal.SIGTERM if isinstance(interruption, Terminated) else signal.SIGINT][1]
+    except Terminated:
+        status = fail(*END_BY_SIGNAL[signal.SIGTERM])
+    except KeyboardInterrupt:
+        status = fail(*END_BY_SIGNAL[signal.SIGINT])
     leave(status)
