@@ -130,7 +130,7 @@ class TestModels:
         codec = ContentCodec(tiny_exact("text"))
         models, value = ModelsAtHand([codec]), own_value("text")
         short = read_short(ardm.compress(tiny_exact("text"), value))
-        for payload in mutations([short.payload], 300, seed=2):
+        for payload in mutations([short.payload], 120, seed=2):
             if payload and payload != short.payload:
                 with pytest.raises(DamagedError):
                     ardm.decompress(write_short(Short(model=short.model, payload=payload)), tiny_exact("text"))
