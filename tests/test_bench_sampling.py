@@ -134,6 +134,7 @@ def test_the_table_of_a_model(tmp_path, capsys):
         (["--presets", "text", "--items", "0"], "--items must be positive, got 0"),
         (["--presets", "text", "--calls", "-1"], "--calls must be positive, got -1"),
         (["--presets", "text", "--base", "2", "--calls", "3"], "--calls must be at least 5, one for each stage"),
+        (["--presets", "text", "--seconds", "inf"], "--seconds must be finite, got inf"),
         (["--presets", "text", "--items"], "--items must be positive, got 0"),
         (["--presets", "text", "--model", "m"], "sample from presets, with --base or without, or from a model, not"),
         (["--base", "4", "--model", "m"], "sample from presets, with --base or without, or from a model, not both"),
@@ -155,14 +156,12 @@ def test_an_exact_model_has_the_parameters_that_it_was_made_of(tmp_path, capsys)
     assert row["num_parameters"] == sum(p.numel() for p in trained.config.build_model(256).parameters()) > 0
 
 
-def test_rows_that_were_measured_before_a_failure_are_kept(tmp_path, capsys):
-    flags = ["--presets", "text8-small", "--items", "1", "--seconds", "0.001", "--device", "cpu", "--base", "3"]
-    path = tmp_path / "rows.json"
-    assert main(["bench", "sample", *flags, "--calls", "3", "2", "-o", str(path)]) == 2
-    assert not path.exists()  # schedules are made before anything is drawn
+def test_rows_are_shown_as_they_come_and_written_when_all_are_there(tmp_path, capsys):
+    (tmp_path / "rows.json").write_text("[]")
     with pytest.raises(KeyboardInterrupt):
-        BenchPlan(output=path).show(interrupted_rows(), "", str)
-    assert [row["seconds"] for row in json.loads(path.read_text())] == [0.5]
+        BenchPlan(output=tmp_path / "rows.json").show(interrupted_rows(), "header", lambda row: row.name)
+    assert capsys.readouterr() == ("", "header\nours\n")
+    assert (tmp_path / "rows.json").read_text() == "[]"
 
 
 def interrupted_rows():

@@ -495,3 +495,6 @@ def test_a_folder_of_other_files_is_no_place_for_a_run(run, capsys, tmp_path, mo
         assert status == 2
         assert "holds files that are no run's; choose a new folder" in error
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+    (tmp_path / "state.previous.safetensors").write_bytes(b"")
+    told = fails(capsys, ["train", "text", "--data", str(run / "text.txt"), "--out", ".", *SMALL])[1]
+    assert "already holds a run; --resume continues it" in told

@@ -28,6 +28,8 @@ from invoke import fails
         ("bench train --preset text", "unknown arguments --preset text; perhaps you meant --presets; see ardm bench"),
         ("bench train --presets text --calls 3", "unknown arguments --calls 3; see ardm bench train --help"),
         ("report calls m d --scale paper", "unknown arguments --scale paper; see ardm report calls --help"),
+        ("--steps 3 train text --data a --out b", "--steps goes after the name of the command: ardm train --steps"),
+        ("--steps=3 train text --data a --out b", "--steps goes after the name of the command: ardm train --steps"),
         ("bench --json plan", "--json goes after the name of the command: ardm bench plan --json"),
         (f"bench plan {'long' * 40}", f"unknown arguments {'long' * 40}; see ardm bench plan --help"),
         ("report calls --nonsense", "Missing value for argument 'model'. Expected 1 values; see ardm report calls"),

@@ -71,10 +71,8 @@ def main(arguments: list[str] | None = None) -> int:
         command = parse(arguments)
         check_launch(command)
         command.run()
-    except Terminated:
-        return fail(*END_BY_SIGNAL[signal.SIGTERM])
-    except KeyboardInterrupt:
-        return fail(*END_BY_SIGNAL[signal.SIGINT])
+    except KeyboardInterrupt as interruption:
+        return end_by(interruption)
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone; nothing is left to say, and no one to say it to
         return 1
@@ -110,13 +108,14 @@ def parse(arguments: list[str]) -> Command:
 
 
 def name_of(arguments: list[str], choices: Any = Command, name: str = "ardm") -> str:
-    """The command, and the subcommand if it has any, that arguments name; flags before it are no part of it."""
+    """The command, and the subcommand if it has any, that arguments name, whatever flags come before."""
     commands = {choice.__metadata__[0].name: choice.__origin__ for choice in get_args(choices)}
     for place, word in enumerate(arguments):
         if word in commands:
             subcommands = get_type_hints(commands[word], include_extras=True).get("what")
             return name_of(arguments[place + 1 :], subcommands, f"{name} {word}")
-        if not word.startswith("-"):
+        is_value = place and arguments[place - 1].startswith("--")
+        if not word.startswith("-") and not is_value:
             break
     return name
 
@@ -134,6 +133,12 @@ def fail(message: str, status: int) -> int:
     return status
 
 
+def end_by(interruption: KeyboardInterrupt) -> int:
+    """Print that a signal has come; no other one is answered."""
+    ignore_signals()
+    return fail(*END_BY_SIGNAL[signal.SIGTERM if isinstance(interruption, Terminated) else signal.SIGINT])
+
+
 def entry_point() -> None:
     """The command line as a process of its own."""
     try:
@@ -146,8 +151,6 @@ def entry_point() -> None:
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
         status = main()
         ignore_signals()  # torchrun may send one to a process that has done its part
-    except Terminated:
-        status = fail(*END_BY_SIGNAL[signal.SIGTERM])
-    except KeyboardInterrupt:
-        status = fail(*END_BY_SIGNAL[signal.SIGINT])
+    except KeyboardInterrupt as interruption:
+        status = end_by(interruption)
     leave(status)

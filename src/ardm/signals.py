@@ -17,6 +17,10 @@ class Terminated(KeyboardInterrupt):
 RAISED: dict[int, type[KeyboardInterrupt]] = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated}
 
 
+_COMING: set[int] = set()
+"""Signals that are going to be sent again."""
+
+
 def raise_signals() -> None:
     """Let the signals that end a process raise exceptions, except for those that it was told to ignore."""
     if os.name == "posix":
@@ -27,10 +31,11 @@ def raise_signals() -> None:
 
 
 def ignore_signals() -> None:
-    """Let nothing end this process any more but itself."""
-    if os.name == "posix" and threading.current_thread() is threading.main_thread():
+    """Let the signals that are raised end this process no more."""
+    if threading.current_thread() is threading.main_thread():
         for number in RAISED:
-            signal.signal(number, signal.SIG_IGN)
+            if signal.getsignal(number) is _handle:
+                signal.signal(number, signal.SIG_IGN)
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
@@ -58,6 +63,13 @@ def _come_again(lost: "sys.UnraisableHookArgs") -> None:
 
 
 def _send_again(number: int) -> None:
-    timer = threading.Timer(SECONDS_TO_COME_AGAIN, os.kill, (os.getpid(), number))
-    timer.daemon = True
-    timer.start()
+    if number not in _COMING:
+        _COMING.add(number)
+        timer = threading.Timer(SECONDS_TO_COME_AGAIN, _send, (number,))
+        timer.daemon = True
+        timer.start()
+
+
+def _send(number: int) -> None:
+    _COMING.discard(number)
+    os.kill(os.getpid(), number)

@@ -21,6 +21,7 @@ from ardm.checkpoint import MODEL_FILE, read_tensors, save_model, write_tensors
 from ardm.config import RunConfig
 from ardm.errors import ArdmError, CheckpointError, UsageError
 from ardm.files import written_whole
+from ardm.metrics import METRICS_FILE
 from ardm.trainer import Trainer
 
 CONFIG_FILE = "config.json"
@@ -29,6 +30,15 @@ STATE_FILE = "state.safetensors"
 PREVIOUS_STATE_FILE = "state.previous.safetensors"
 DAMAGED_STATE_FILE = "state.damaged.safetensors"
 KIND = "training state"
+FILES_OF_A_RUN = {
+    CONFIG_FILE,
+    DATA_FILE,
+    STATE_FILE,
+    PREVIOUS_STATE_FILE,
+    DAMAGED_STATE_FILE,
+    MODEL_FILE,
+    METRICS_FILE,
+}
 
 CHANGEABLE_FIELDS = {"steps", "eval_every", "checkpoint_every", "log_every", "num_shards"}
 """Fields of the configuration that a resumed run may change; with other shards its draws are others from then on."""
@@ -44,7 +54,7 @@ def holds_a_run(folder: Path) -> bool:
 def holds_other_files(folder: Path) -> bool:
     """Whether there are files in a folder, but none of a run."""
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    return any(not name.startswith(".") for name in names) and not names & {CONFIG_FILE, STATE_FILE, MODEL_FILE}
+    return any(not name.startswith(".") for name in names) and not names & FILES_OF_A_RUN
 
 
 def read_config(folder: Path) -> RunConfig | None:

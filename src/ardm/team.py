@@ -22,8 +22,6 @@ from ardm.launch import is_launched, meeting, num_launched
 from ardm.signals import ignore_signals
 
 T = TypeVar("T")
-_all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-"""The first is the second's name since torch 2.13."""
 PATIENCE = timedelta(days=7)
 """How long a process waits for work or for a decision; a process that has died is noticed at once all the same."""
 
@@ -101,7 +99,8 @@ class Team:
         if self.size == 1:
             return tensor
         rows = tensor.new_empty(self.size * len(tensor), *tensor.shape[1:])
-        _all_gather(rows, tensor.contiguous())
+        gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # the name before torch 2.13
+        gather(rows, tensor.contiguous())
         return rows
 
 

@@ -15,7 +15,7 @@ NEEDLESS = ("For full helptext", "Argument helptext", "Got errors", "Perhaps you
 def about_unknown(words: Sequence[str], command: Any, name: str) -> str:
     """What to say of words that a command does not take, which is called by a name such as `ardm train`."""
     own = [f"--{field.name.replace('_', '-')}" for field in fields(getattr(command, "what", command))]
-    if misplaced := [word for word in words if word in own]:
+    if misplaced := [flag for word in words if (flag := word.partition("=")[0]) in own]:
         return f"{misplaced[0]} goes after the name of the command: {name} {misplaced[0]}"
     given = [word for word in words if word.startswith("--")]
     meant = [match for word in given for match in difflib.get_close_matches(word, own, n=1, cutoff=0.75)]

@@ -35,7 +35,7 @@ class BenchCall(OfPresets):
         self.show(rows, f"{'':14} {'parameters':>11} {'batch':>5} {'call':>11} {'GFLOP':>8}", call_line)
 
     def _measure_exact(self, path: Path) -> None:
-        if self.presets or self.base:
+        if self.presets or self.base is not None:
             raise UsageError("time the networks of presets, with --base or without, or an exact model, not both")
         from ardm.bench.exact_call import time_exact_call
 

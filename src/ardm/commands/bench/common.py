@@ -1,5 +1,7 @@
 """What benchmarks share: rows that are printed or written, and flags of presets."""
 
+import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -26,7 +28,7 @@ class Benchmark(ABC):
     """A table for a reader, or the same as JSON."""
 
     json: bool = False
-    """Print JSON."""
+    """Print JSON; the table goes to stderr then."""
     output: OutputPath = None
     """Write JSON to this file instead."""
 
@@ -51,16 +53,14 @@ class Benchmark(ABC):
         return torch.device("cpu")
 
     def show(self, rows: Iterable[Row], header: str, line: Callable[[Row], str]) -> list[Row]:
-        """Print each row when it has been measured, below a header, or write all of them as JSON."""
+        """Print each row when it has been measured, below a header, and write all of them as JSON if asked to."""
         shown: list[Row] = []
-        try:
-            for row in rows:
-                if not self.as_json:
-                    print(line(row) if shown else f"{header}\n{line(row)}", flush=True)
-                shown.append(row)
-        finally:
-            if self.as_json and shown:  # what was measured before a failure, too
-                self._write_json(shown)
+        place = sys.stderr if self.as_json else sys.stdout
+        for row in rows:
+            print(line(row) if shown else f"{header}\n{line(row)}", flush=True, file=place)
+            shown.append(row)
+        if self.as_json:
+            self._write_json(shown)
         return shown
 
     def _write_json(self, rows: Sequence[Row]) -> None:
@@ -103,6 +103,7 @@ class OfPresets(OnDevice):
     def run(self) -> None:
         """Time and print."""
         require_positive(batch_size=self.batch_size, seconds=self.seconds)
+        require_finite(seconds=self.seconds)
         if self.parametrization is not None and self.base is None:
             raise UsageError("--parametrization is for upscale models: give --base too")
         super().run()
@@ -137,3 +138,10 @@ class OfPresets(OnDevice):
             return config
         except ValueError as error:
             raise UsageError(f"{preset}: {error}") from None
+
+
+def require_finite(**flags: float | None) -> None:
+    """A usage error for the first flag that is infinite."""
+    for name, value in flags.items():
+        if value == math.inf:
+            raise UsageError(f"--{name.replace('_', '-')} must be finite, got {value}")

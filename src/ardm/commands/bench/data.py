@@ -1,14 +1,12 @@
 """ardm bench data."""
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ardm.commands.bench.common import OfPresets
+from ardm.commands.bench.common import OfPresets, require_finite
 from ardm.commands.common import require_positive
 from ardm.commands.train import PresetName
-from ardm.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +23,7 @@ class BenchData(OfPresets):
     def measure(self) -> None:
         """Time the loader for each preset."""
         require_positive(needed=self.needed)
-        if self.needed == math.inf:
-            raise UsageError("--needed must be finite, got inf")
+        require_finite(needed=self.needed)
         from ardm.bench.loading import loader_header, loader_line, time_loader
         from ardm.media import load_corpus
         from ardm.media.packed import packed_name

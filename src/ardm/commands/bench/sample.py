@@ -35,7 +35,7 @@ class BenchSample(OfPresets):
     def measure(self) -> None:
         """Time each number of items and calls."""
         require_positive(items=min(self.items, default=0), calls=min(self.calls, default=0))
-        if self.model is not None and (self.presets or self.base):
+        if self.model is not None and (self.presets or self.base is not None):
             raise UsageError("sample from presets, with --base or without, or from a model, not both")
         from ardm.bench.sample_table import sample_header, sample_line
 
