@@ -12,6 +12,7 @@ import torch
 
 from ardm.checkpoint import load_model, read_tensors
 from ardm.cli import main
+from ardm.signals import raise_signals
 from ardm.state import STATE_FILE
 from ardm.team import ALONE, LostProcessError, Team, joined_team
 from invoke import output
@@ -191,13 +192,16 @@ def test_a_process_that_has_lost_another_is_not_ended_before_it_has_said_so(monk
     for name, value in {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "localhost", "MASTER_PORT": store.port}.items():
         monkeypatch.setenv(name, str(value))
     monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
-    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    raise_signals()
     try:
         with pytest.raises(LostProcessError, match="closed by peer"), joined_team(torch.device("cpu")):
             raise RuntimeError("[gloo/pair.cc:1] closed by peer")
-        assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+        assert [signal.getsignal(number) for number in before] == [signal.SIG_IGN] * 2
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         torch.distributed.destroy_process_group()
 
 
