@@ -267,7 +267,7 @@ def explained_class(module: str, node: ast.ClassDef) -> Iterator[str]:
     yield code(class_head(module, node))
     yield prose(node)
     members = [f"- `{name}`: {text}" for name, text in field_docs(node)]
-    members += [f"- `{part.name}` (property): {in_one_line(part)}" for part in functions if is_property(part)]
+    members += [f"- `{part.name}` (property): {one_line(part)}" for part in functions if is_property(part)]
     if members:
         yield "\n".join(members)
     for part in functions:
@@ -319,7 +319,7 @@ def prose(node: ast.Module | ast.ClassDef | ast.FunctionDef) -> str:
     return re.sub(r"^( {4}.*)\n(?=\S)", r"\1\n\n", text, flags=re.MULTILINE)
 
 
-def in_one_line(node: Function) -> str:
+def one_line(node: Function) -> str:
     """A docstring without its line breaks."""
     return " ".join((ast.get_docstring(node) or "").split())
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from ardm.report.paper.commands import Places
-from ardm.report.paper.entries import SCALES, Run, Scale
-from ardm.report.paper.figures import FIGURES
-from ardm.report.paper.runs import RUNS
-from ardm.report.paper.tables import TABLES
+from ardm.apps.report.paper.commands import Places
+from ardm.apps.report.paper.entries import SCALES, Run, Scale
+from ardm.apps.report.paper.figures import FIGURES
+from ardm.apps.report.paper.runs import RUNS
+from ardm.apps.report.paper.tables import TABLES
 
 FOLDER = Path(__file__).parent
 IN_SCRIPTS = Places(data='"$data"', runs='"$runs"')

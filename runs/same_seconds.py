@@ -3,8 +3,8 @@
     python runs/same_seconds.py DATA RUNS SECONDS NAME...
 
 A name may be followed by a number of steps, as sc09-oa:1900, which then is not found out by timing. The steps that are
-found belong into the manifest (`ardm.report.paper.runs`). One process starts PyTorch once and compiles alike networks
-once, which saves a quarter of the time where training takes two minutes.
+found belong into the manifest (`ardm.apps.report.paper.runs`). One process starts PyTorch once and compiles alike
+networks once, which saves a quarter of the time where training takes two minutes.
 """
 
 import json
@@ -13,15 +13,15 @@ from pathlib import Path
 
 import torch
 
-from ardm.bench.training import seconds_a_step, warm_up
-from ardm.cli import main, parse
-from ardm.commands.train import Train
+from ardm.apps.bench.training import seconds_a_step, warm_up
+from ardm.apps.report.paper.commands import Places
+from ardm.apps.report.paper.entries import Run
+from ardm.apps.report.paper.runs import RUNS
+from ardm.cli.main import main, parse
+from ardm.cli.train import Train
 from ardm.media import load_corpus
-from ardm.report.paper.commands import Places
-from ardm.report.paper.entries import Run
-from ardm.report.paper.runs import RUNS
-from ardm.runtime import Runtime
-from ardm.trainer import Trainer
+from ardm.runtime.device import Runtime
+from ardm.train.trainer import Trainer
 
 TIMED_STEPS = 60
 """So many, as the time of a step differs by a tenth over fewer."""

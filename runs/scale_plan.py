@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
-from ardm.bench.training import flops_per_item
-from ardm.config import DepthConfig, ImageData, RunConfig, TextData
-from ardm.nn import TransformerConfig, UNetConfig
-from ardm.optim import NEWTON_SCHULZ, is_hidden_matrix
+from ardm.apps.bench.training import flops_per_item
+from ardm.build import build_ardm
+from ardm.config import DepthConfig, ImageData, RunConfig, TextData, TransformerConfig, UNetConfig
 from ardm.presets import PRESETS
-from ardm.runtime import Runtime
+from ardm.runtime.device import Runtime
+from ardm.train.optim import NEWTON_SCHULZ, is_hidden_matrix
 
 MATRIX_TERAFLOPS = 663
 """Of one H200 in large bfloat16 products, one after another for seconds."""
@@ -165,7 +165,7 @@ COLUMNS = ("GPUs", "batch", "a step computes", "Muon", "gradients travel", "in a
 
 def report(plan: Plan) -> Iterator[str]:
     """The plan in Markdown."""
-    model = plan.config.build_model(256)
+    model = build_ardm(plan.config, 256)
     num_parameters = sum(p.numel() for p in model.parameters())
     flops = flops_per_item(plan.config, Runtime.choose("cpu")) + flops_of_attention(plan.config)
     yield (

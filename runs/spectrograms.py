@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from ardm.data.audio import read_audio
-from ardm.media.pictures import write_png
-from ardm.media.spectrograms import Panel, draw_spectrograms
+from ardm.data.sounds import read_audio
+from ardm.media.images.pictures import write_png
+from ardm.media.sounds.spectrograms import Panel, draw_spectrograms
 
 out, *paths = map(Path, sys.argv[1:])
 clips = [read_audio(path) for path in paths]

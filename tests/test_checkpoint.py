@@ -5,7 +5,10 @@ import gzip
 import pytest
 import torch
 from safetensors.torch import save_file
+from tiny import tiny_config, tiny_corpus, tiny_upscale_config
+from tiny_exact import tiny_exact
 
+from ardm.build import build_ardm
 from ardm.checkpoint import (
     MODEL_FILE,
     TrainedModel,
@@ -16,11 +19,9 @@ from ardm.checkpoint import (
 )
 from ardm.config import RunConfig
 from ardm.errors import ArdmError, CheckpointError, UsageError
-from ardm.files import GZIP_START, check_writable, locked, written_whole
 from ardm.objective import Profile
 from ardm.presets import PRESETS
-from tiny import tiny_config, tiny_corpus, tiny_upscale_config
-from tiny_exact import tiny_exact
+from ardm.runtime.files import GZIP_START, check_writable, locked, written_whole
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def saved(tmp_path):
     trained = TrainedModel(
         config=config,
         alphabet=corpus.alphabet,
-        model=config.build_model(corpus.alphabet.num_classes),
+        model=build_ardm(config, corpus.alphabet.num_classes),
         profile=Profile.empty(1, 16),
         step=7,
         data_title=corpus.title,
@@ -200,7 +201,7 @@ def test_damage_to_a_compressed_model_is_noticed(tmp_path):
 
 
 def test_what_inflates_without_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("ardm.checkpoint.MOST_INFLATED_BYTES", 1000)
+    monkeypatch.setattr("ardm.checkpoint.MAX_INFLATED_BYTES", 1000)
     (tmp_path / "big").write_bytes(gzip.compress(bytes(1001)))
     with pytest.raises(CheckpointError, match="inflates to more than 1,000 bytes"):
         load_model(tmp_path / "big")

@@ -5,29 +5,28 @@ from pathlib import Path
 
 import pytest
 import torch
-
-import ardm
-from ardm.checkpoint import load_model
-from ardm.codec.gpu import has_kernels
-from ardm.config import DepthConfig, RunConfig
-from ardm.data.corpus import Corpus
-from ardm.exact.network import FORCED_OPERATIONS
-from ardm.likelihood import exact_bits
-from ardm.many_calls import for_many_calls
-from ardm.media import load_corpus
-from ardm.nn import PaperTransformerConfig, PaperUNetConfig
-from ardm.orders import random_orders, random_stage_orders
-from ardm.runtime import Runtime
-from ardm.sample import sample_items
-from ardm.schedule import uniform_schedule
-from ardm.state import restore_state
-from ardm.train import run_training
-from ardm.trainer import Trainer
-from golden.make import digest
 from packs import packed, write_data
 from test_golden import FILES, digests, model_of, order_of
 from test_train import assert_same_state, metrics
 from tiny import random_images, random_sounds, tiny_audio_config, tiny_config, tiny_corpus, tiny_image_config
+
+import ardm
+from ardm.checkpoint import load_model
+from ardm.codec.gpu import has_kernels
+from ardm.config import DepthConfig, PaperTransformerConfig, PaperUNetConfig, RunConfig
+from ardm.data.corpus import Corpus
+from ardm.exact.network import FORCED_OPERATIONS
+from ardm.likelihood import exact_bits
+from ardm.media import load_corpus
+from ardm.nn.recorded import for_many_calls
+from ardm.orders import random_orders, random_stage_orders
+from ardm.runtime.device import Runtime
+from ardm.sample import sample_items
+from ardm.schedule import uniform_schedule
+from ardm.train.loop import run_training
+from ardm.train.run_folder import restore_state
+from ardm.train.trainer import Trainer
+from golden.make import digest
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),

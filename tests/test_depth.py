@@ -5,10 +5,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from table_model import CASES, USER_MAPS
 
 from ardm.depth import BaseDepthMap, DepthMap, absorbing
 from ardm.parametrizations import DataParametrization, DirectParametrization
-from table_model import CASES, USER_MAPS
 
 shapes = st.tuples(st.integers(2, 40), st.integers(2, 10))
 """K and b."""

@@ -4,9 +4,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from table_model import assert_follows
 
 from ardm.distributions import invert_cdf, sample_categorical, sharpen
-from table_model import assert_follows
 
 INF = math.inf
 LARGEST_UNIFORM = 1 - 2.0**-53

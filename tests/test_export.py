@@ -4,17 +4,19 @@ import json
 import shutil
 from pathlib import Path
 
+import invoke
 import numpy as np
 import pytest
 import torch
+from test_exact import random_items, trained_model
+from tiny import TEXT
 
-import invoke
 from ardm.checkpoint import load_model
-from ardm.cli import main
+from ardm.cli.common import planning_losses
+from ardm.cli.main import main
+from ardm.codec.format.options import OrderChoice
 from ardm.codec.items import ItemCodec
 from ardm.codec.plan import orders_and_schedule
-from ardm.commands.common import planning_losses
-from ardm.container.options import OrderChoice
 from ardm.export import (
     CALIBRATION_BATCH,
     REACH_PASSES,
@@ -30,8 +32,6 @@ from ardm.export import (
 )
 from ardm.likelihood import bound, exact_bits
 from ardm.model import ARDM
-from test_exact import random_items, trained_model
-from tiny import TEXT
 
 
 def output(capsys, *arguments: object) -> str:

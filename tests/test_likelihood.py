@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 import torch
+from table_model import CASES, ONE_STAGE, groups_of, order_agnostic
 
 from ardm.likelihood import (
     bound,
@@ -15,7 +16,6 @@ from ardm.likelihood import (
     variable_bits,
 )
 from ardm.schedule import Schedule, full_schedule, uniform_schedule
-from table_model import CASES, ONE_STAGE, groups_of, order_agnostic
 
 each_case = pytest.mark.parametrize("name", CASES)
 each_one_stage_case = pytest.mark.parametrize("name", ONE_STAGE)

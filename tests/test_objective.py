@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from table_model import CASES, ONE_STAGE, assert_follows
 
 from ardm.objective import (
     Profile,
@@ -17,7 +18,6 @@ from ardm.objective import (
     stratified_steps,
 )
 from ardm.orders import random_orders, ranks
-from table_model import CASES, ONE_STAGE, assert_follows
 
 each_case = pytest.mark.parametrize("name", CASES)
 

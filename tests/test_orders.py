@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from table_model import assert_follows
 
 from ardm.orders import (
     NAMED_ORDERS,
@@ -23,7 +24,6 @@ from ardm.orders import (
     strand_ranks,
     strands,
 )
-from table_model import assert_follows
 
 SIZES = st.integers(1, 9)
 SHAPES = st.tuples(st.integers(1, 70)) | st.tuples(SIZES, SIZES, st.integers(1, 4))

@@ -8,14 +8,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from PIL import Image
+from tiny_exact import tiny_exact
 
 import ardm
 from ardm import pretrained
 from ardm.checkpoint import save_model
-from ardm.cli import main
+from ardm.cli.main import main
 from ardm.data.sound_files import write_wav
 from ardm.errors import CheckpointError
-from tiny_exact import tiny_exact
 
 KINDS = {"images": "colour", "audio": "sound", "text": "text"}
 

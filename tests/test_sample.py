@@ -3,11 +3,11 @@ from itertools import product
 
 import pytest
 import torch
+from table_model import CASES, ONE_STAGE, Case, assert_follows, groups_of
 
 from ardm.orders import random_stage_orders
 from ardm.sample import Given, given_first, sample_chain, sample_items
 from ardm.schedule import Schedule, full_schedule
-from table_model import CASES, ONE_STAGE, Case, assert_follows, groups_of
 
 each_case = pytest.mark.parametrize("name", CASES)
 each_schedule = pytest.mark.parametrize("make_schedule", [Case.full_schedule, Case.grouped_schedule])

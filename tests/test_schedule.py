@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ardm.bench.plan import paper_recurrence, synthetic_profile
+from ardm.apps.bench.plan import paper_recurrence, synthetic_profile
 from ardm.schedule import (
     Plan,
     Schedule,

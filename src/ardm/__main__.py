@@ -1,12 +1,12 @@
 """`ardm` and `python -m ardm`."""
 
-from ardm.signals import raise_signals
+from ardm.runtime.signals import raise_signals
 
 
 def run() -> None:
     """The command line. Signals are raised before it is imported, so that none is answered by a traceback."""
     raise_signals()
-    from ardm.cli import entry_point
+    from ardm.cli.main import entry_point
 
     entry_point()
 

@@ -22,25 +22,26 @@ from safetensors.torch import save as bytes_of_tensors
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-import ardm
 from ardm.baselines.methods import Baseline
+from ardm.build import build_exact_core, build_model, build_parametrization
 from ardm.codec.plan import CodingPlan
-from ardm.config import AudioData, DataConfig, RunConfig, TextData
+from ardm.config import DataConfig, RunConfig, SoundData, TextData
 from ardm.data.alphabet import Alphabet
 from ardm.errors import CheckpointError
 from ardm.exact.bounds import check_bounds
 from ardm.exact.network import ExactNetwork, SelfTest
 from ardm.exact.outputs import OutputUnits
-from ardm.files import is_gzip, write_file, written_whole
 from ardm.model import ARDM
 from ardm.objective import Profile
 from ardm.orders import Shape
+from ardm.runtime.files import is_gzip, write_file, written_whole
+from ardm.version import __version__
 
 FORMAT_VERSION = 1
 MODEL_FILE = "model.safetensors"
 GZIP_WBITS = 31
 """Tells zlib that there is a header and a check of gzip."""
-MOST_INFLATED_BYTES = 2**30
+MAX_INFLATED_BYTES = 2**30
 """What a compressed file may hold; it could be a thousand times its size."""
 NUM_CLASSES = {"images": 256, "sound": 2**16}
 """Of media that have no alphabet."""
@@ -165,7 +166,9 @@ def _trained(tensors: dict[str, Tensor], description: dict[str, Any], device: to
     exact = None
     if description["kind"] == "exact model":
         exact = _load_exact(config, alphabet or num_classes, tensors, description, device)
-        model: ARDM | Baseline = ARDM(exact.network, config.depth.build(num_classes), config.data.shape)
+        model: ARDM | Baseline = ARDM(
+            exact.network, build_parametrization(config.depth, num_classes), config.data.shape
+        )
     else:
         model = _load_weights(config, num_classes, tensors)
     model = model.to(device).eval()
@@ -180,7 +183,7 @@ def _check_medium(data: DataConfig, description: dict[str, Any]) -> None:
     has_alphabet = isinstance(data, TextData) and data.kind != "bytes"
     if isinstance(alphabet, str) != has_alphabet or not (alphabet is None or isinstance(alphabet, str)):
         raise ValueError(f"its alphabet does not fit data of kind {data.kind}")
-    if (isinstance(rate, int) and rate > 0) != isinstance(data, AudioData):
+    if (isinstance(rate, int) and rate > 0) != isinstance(data, SoundData):
         raise ValueError(f"its sample rate does not fit data of kind {data.kind}")
     if data.medium in NUM_CLASSES and description["num_classes"] != NUM_CLASSES[data.medium]:
         raise ValueError(
@@ -190,7 +193,7 @@ def _check_medium(data: DataConfig, description: dict[str, Any]) -> None:
 
 def _load_weights(config: RunConfig, num_classes: int, tensors: dict[str, Tensor]) -> ARDM | Baseline:
     with torch.random.fork_rng(devices=[]):  # initial weights are drawn, then overwritten
-        model = config.build(num_classes)
+        model = build_model(config, num_classes)
     weights = {n.removeprefix("weights/"): w.float() for n, w in tensors.items() if n.startswith("weights/")}
     model.load_state_dict(weights)
     return model
@@ -228,8 +231,10 @@ def _load_exact(
     description: dict[str, Any],
     device: torch.device | str,
 ) -> ExactPart:
-    parametrization = config.depth.build(classes.num_classes if isinstance(classes, Alphabet) else classes)
-    core = config.build_exact_core(parametrization)
+    parametrization = build_parametrization(
+        config.depth, classes.num_classes if isinstance(classes, Alphabet) else classes
+    )
+    core = build_exact_core(config, parametrization)
     _check_exact_tensors(tensors, core)
     test = SelfTest(**{f.name: tensors[f"test/{f.name}"] for f in fields(SelfTest)})
     test.check(parametrization.depth.num_values, parametrization.depth.num_stages, config.data.shape)
@@ -283,7 +288,7 @@ def write_tensors(
 ) -> None:
     """Write tensors and a JSON description to one file, whole or not at all."""
     tensors = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
-    header = description | {"format": "ardm", "format_version": FORMAT_VERSION, "ardm": ardm.__version__}
+    header = description | {"format": "ardm", "format_version": FORMAT_VERSION, "ardm": __version__}
     header["hash"] = _hash(tensors, header)
     metadata = {"ardm": json.dumps(header)}
     if compressed:
@@ -335,10 +340,10 @@ def _read_plain(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 def _read_compressed(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     inflated = zlib.decompressobj(wbits=GZIP_WBITS)
-    content = inflated.decompress(path.read_bytes(), MOST_INFLATED_BYTES)
+    content = inflated.decompress(path.read_bytes(), MAX_INFLATED_BYTES)
     if not inflated.eof:
         if inflated.unconsumed_tail:
-            raise CheckpointError(f"{path} inflates to more than {MOST_INFLATED_BYTES:,} bytes")
+            raise CheckpointError(f"{path} inflates to more than {MAX_INFLATED_BYTES:,} bytes")
         raise EOFError("it ends too soon")
     if inflated.unused_data:
         raise EOFError("it goes on after its end")

@@ -1,55 +1,163 @@
-"""The complete configuration of a run, as it travels with every checkpoint."""
+"""The complete configuration of a run, as it travels with every checkpoint and as the flags of `ardm train`.
+
+Plain dataclasses: nothing here imports PyTorch, so that `ardm train --help` is instant. `build` makes models of them.
+"""
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
-from torch import nn
-
-from ardm.baselines.causal import Autoregressive
-from ardm.baselines.d3pm import D3PM
-from ardm.baselines.methods import ARDM_METHOD, Baseline, MethodConfig, build_causal_network
-from ardm.data.audio import AudioKind
-from ardm.data.corpus import Augmentation
-from ardm.data.images import ImageKind
-from ardm.data.text import TextKind
-from ardm.depth import BaseDepthMap, absorbing
-from ardm.errors import ExactError, UsageError
-from ardm.exact.transformer import ExactTransformer
-from ardm.exact.unet import ExactUNet
-from ardm.exact.wavenet import ExactWaveNet
-from ardm.model import ARDM
-from ardm.nn import (
-    NETWORKS,
-    NetworkConfig,
-    PaperWaveNetConfig,
-    TransformerConfig,
-    network_kind,
-)
-from ardm.orders import ORDER_NAMES, Shape
-from ardm.parametrizations import (
-    CompandedMixtureParametrization,
-    DataParametrization,
-    DirectParametrization,
-    LogisticMixtureParametrization,
-    Parametrization,
-)
-
-MAX_VARIABLES = 2**20
-MOST_LOGITS = 4096
-"""Classes for which a row of logits is affordable."""
-
-MODULES = {name: kind.module for name, kind in NETWORKS.items()}
-EXACT_NETWORKS = {"unet": ExactUNet, "transformer": ExactTransformer, "paper-wavenet": ExactWaveNet}
-
+Shape = tuple[int, ...]
+Medium = Literal["text", "images", "sound"]
+TextKind = Literal["text8", "characters", "bytes"]
+ImageKind = Literal["cifar10", "images"]
+SoundKind = Literal["sc09", "audio"]
+Augmentation = Literal["none", "flips", "flips and turns"]
+NamedOrder = Literal["raster", "reverse", "spaced", "halton", "pseudorandom", "strands"]
 ParametrizationName = Literal["data", "direct", "logistic", "companded"]
-MIXTURES: dict[ParametrizationName, type[LogisticMixtureParametrization]] = {
-    "logistic": LogisticMixtureParametrization,
-    "companded": CompandedMixtureParametrization,
-}
+MethodName = Literal["ardm", "d3pm-absorbing", "d3pm-uniform", "d3pm-gaussian", "permuted", "causal"]
+
+ORDER_NAMES: tuple[NamedOrder, ...] = get_args(NamedOrder)
+"""All orders that integers alone determine, by their numbers in files; a new one goes to the end.
+
+Strands are as long as there are calls (see `schedule.in_strands`).
+"""
+MIXTURE_NAMES: tuple[ParametrizationName, ...] = ("logistic", "companded")
 """Parametrizations of many classes in one stage."""
+MAX_VARIABLES = 2**20
+MAX_STEPS = 10**6
+MAX_GAUSSIAN_STEPS = 10_000
+"""Steps of noise that a model may have; each of Gaussian noise is a product of matrices when a model is made."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """Size of a `Transformer`."""
+
+    kind: ClassVar = "transformer"
+    takes: ClassVar = ("text",)
+
+    num_layers: int
+    width: int
+    head_width: int = 64
+    """Channels of an attention head; the number of heads is width / head_width."""
+    mlp_ratio: int = 4
+    """Hidden channels of the feed-forward part, as a multiple of the width."""
+    kernel: int = 1
+    """Neighbouring variables that the feed-forward part sees at once, by a depthwise convolution; 1: itself alone."""
+
+    def __post_init__(self) -> None:
+        for name in ("num_layers", "width", "head_width", "mlp_ratio"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.kernel < 1 or self.kernel % 2 == 0:
+            raise ValueError(f"the kernel must be odd and positive, got {self.kernel}")
+        if self.head_width % 2:
+            raise ValueError(f"the head width must be even, got {self.head_width}")
+        if self.width % self.head_width:
+            raise ValueError(f"the width {self.width} is not a multiple of the head width {self.head_width}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperTransformerConfig:
+    """Size of a `PaperTransformer`; the defaults are the paper's."""
+
+    kind: ClassVar = "paper-transformer"
+    takes: ClassVar = ("text",)
+
+    num_layers: int = 12
+    width: int = 768
+    num_heads: int = 12
+    mlp_width: int = 3072
+
+    def __post_init__(self) -> None:
+        for name in ("num_layers", "width", "num_heads", "mlp_width"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.width % self.num_heads:
+            raise ValueError(f"the width {self.width} is not a multiple of {self.num_heads} heads")
+
+
+@dataclass(frozen=True, kw_only=True)
+class UNetConfig:
+    """Size of a `UNet`. Resolutions go from the full one down, each with a quarter of the pixels or samples before."""
+
+    kind: ClassVar = "unet"
+    takes: ClassVar = ("images", "sound")
+
+    widths: tuple[int, ...]
+    """Channels at each resolution."""
+    depths: tuple[int, ...]
+    """Blocks at each resolution: on the way down and again on the way up; the lowest has them once."""
+    kernel: int = 5
+    """Size of the depthwise convolutions: height and width for images, length for sound."""
+    mlp_ratio: int = 4
+    """Hidden channels of a block's pointwise part, as a multiple of the width."""
+
+    def __post_init__(self) -> None:
+        if len(self.widths) != len(self.depths) or not self.widths:
+            raise ValueError(f"widths and depths must list the same resolutions, got {self.widths} and {self.depths}")
+        if min(*self.widths, *self.depths, self.mlp_ratio) < 1:
+            raise ValueError(f"widths, depths and mlp_ratio must be at least 1, got {self}")
+        if self.kernel < 1 or self.kernel % 2 == 0:
+            raise ValueError(f"the kernel must be odd and positive, got {self.kernel}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperUNetConfig:
+    """Size of a `PaperUNet`; the defaults are the paper's."""
+
+    kind: ClassVar = "paper-unet"
+    takes: ClassVar = ("images",)
+
+    num_blocks: int = 32
+    """Residual blocks before the middle; after it there is one more."""
+    width: int = 256
+    """Features of a pixel, three quarters of them from a convolution and one from an embedding of its values."""
+    num_groups: int = 32
+    """Groups of features that share a mean and a variance in a norm."""
+
+    def __post_init__(self) -> None:
+        for name in ("num_blocks", "width", "num_groups"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.width % 4:
+            raise ValueError(f"the width must be a multiple of 4, got {self.width}")
+        if self.width % self.num_groups:
+            raise ValueError(f"the width {self.width} is not a multiple of {self.num_groups} groups")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperWaveNetConfig:
+    """Size of a `PaperWaveNet`; the defaults are the paper's."""
+
+    kind: ClassVar = "paper-wavenet"
+    takes: ClassVar = ("sound",)
+
+    num_blocks: int = 36
+    """Residual blocks."""
+    width: int = 256
+    """Features of a sample, three quarters of them from a convolution and one from an embedding of its value."""
+    dilation_cycle: int = 12
+    """Blocks after which the dilation, which doubles from block to block, is 1 again. The text says 11 with a maximum
+    of 2048; the authors' code has 12, which gives that maximum."""
+
+    def __post_init__(self) -> None:
+        for name in ("num_blocks", "width", "dilation_cycle"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.width % 4:
+            raise ValueError(f"the width must be a multiple of 4, got {self.width}")
+
+    @property
+    def dilations(self) -> list[int]:
+        """The dilation of each block."""
+        return [2 ** (block % self.dilation_cycle) for block in range(self.num_blocks)]
+
+
+NetworkConfig = TransformerConfig | PaperTransformerConfig | UNetConfig | PaperUNetConfig | PaperWaveNetConfig
+NETWORK_CLASSES: dict[str, type[NetworkConfig]] = {cls.kind: cls for cls in get_args(NetworkConfig)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,11 +187,11 @@ class TextData(SequenceData):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AudioData(SequenceData):
+class SoundData(SequenceData):
     """What a model of 16-bit sound is trained on."""
 
     medium: ClassVar = "sound"
-    kind: AudioKind
+    kind: SoundKind
     num_variables: int = 16_000
     """Samples of an item; one second of SC09."""
     augmentation: Augmentation = "none"
@@ -128,11 +236,11 @@ class ImageData:
         return math.prod(self.shape)
 
 
-DataConfig = TextData | ImageData | AudioData
+DataConfig = TextData | ImageData | SoundData
 DATA_CLASSES: tuple[tuple[type[DataConfig], tuple[str, ...]], ...] = (
     (TextData, get_args(TextKind)),
     (ImageData, get_args(ImageKind)),
-    (AudioData, get_args(AudioKind)),
+    (SoundData, get_args(SoundKind)),
 )
 """Configurations of data with the kinds that they have."""
 
@@ -154,7 +262,7 @@ class DepthConfig:
     def __post_init__(self) -> None:
         if self.base is None and self.parametrization == "direct":
             raise ValueError("the direct parametrization needs a base")
-        if self.base is not None and self.parametrization in MIXTURES:
+        if self.base is not None and self.parametrization in MIXTURE_NAMES:
             raise ValueError("a mixture of logistics has one stage: leave the base out, or use direct")
         if self.num_components < 1:
             raise ValueError(f"a mixture needs at least one component, got {self.num_components}")
@@ -163,25 +271,57 @@ class DepthConfig:
         if self.base is not None and self.base < 2:
             raise ValueError(f"the base must be at least 2, got {self.base}")
 
-    def build(self, num_classes: int) -> Parametrization:
-        """The parametrization, with its depth map, for K classes."""
-        if self.parametrization == "data" and num_classes > MOST_LOGITS:
-            raise UsageError(
-                f"{num_classes} classes are too many for a logit each; use the companded parametrization, or direct "
-                "with a base"
-            )
-        if self.base is None:
-            depth = absorbing(num_classes, self.absorbing_value)
-            if self.parametrization in MIXTURES:
-                return MIXTURES[self.parametrization](depth, self.num_components, self.min_log_scale)
-            return DataParametrization(depth)
-        if not 2 <= self.base < num_classes:
-            raise UsageError(
-                f"the base must lie in 2..{num_classes - 1} for {num_classes} classes, got {self.base}; "
-                "leave it out for an order-agnostic model"
-            )
-        digits = BaseDepthMap(num_classes, self.base)
-        return DataParametrization(digits) if self.parametrization == "data" else DirectParametrization(digits)
+
+@dataclass(frozen=True, kw_only=True)
+class MethodConfig:
+    """What is trained: an ARDM, or a baseline."""
+
+    name: MethodName = "ardm"
+    num_steps: int = 1000
+    """T, steps of noise of a D3PM; the others have no use for it."""
+
+    def __post_init__(self) -> None:
+        if self.name not in get_args(MethodName):
+            raise ValueError(f"the method must be one of {', '.join(get_args(MethodName))}, got {self.name}")
+        most = MAX_GAUSSIAN_STEPS if self.name == "d3pm-gaussian" else MAX_STEPS
+        if type(self.num_steps) is not int or not 1 <= self.num_steps <= most:
+            raise ValueError(f"a {self.name} model has 1 to {most} steps of noise, got {self.num_steps}")
+
+    @property
+    def is_ardm(self) -> bool:
+        """Whether it is no baseline."""
+        return self.name == "ardm"
+
+    @property
+    def is_diffusion(self) -> bool:
+        """Whether it is a D3PM."""
+        return self.name.startswith("d3pm-")
+
+    @property
+    def is_absorbing(self) -> bool:
+        """Whether it is a D3PM with the absorbing process, which needs to know no noise level."""
+        return self.name == "d3pm-absorbing"
+
+    @property
+    def has_cross_entropy(self) -> bool:
+        """Whether there is a cross-entropy beside the bound; what is autoregressive has no other loss."""
+        return self.is_ardm or self.is_diffusion
+
+    @property
+    def is_permuted(self) -> bool:
+        """Whether it is autoregressive in random orders."""
+        return self.name == "permuted"
+
+    def takes(self, network: NetworkConfig) -> bool:
+        """Whether the network has a form for this method."""
+        if self.is_permuted:
+            return isinstance(network, TransformerConfig | PaperTransformerConfig)
+        if self.name == "causal":
+            return isinstance(network, TransformerConfig | PaperTransformerConfig | PaperWaveNetConfig)
+        return True
+
+
+ARDM_METHOD = MethodConfig()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,9 +416,9 @@ class RunConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**40:
             raise ValueError(f"the seed must lie in 0..2^40, got {self.seed}")
-        if self.data.medium not in NETWORKS[network_kind(self.network)].takes:
-            raise ValueError(f"a {network_kind(self.network)} network does not take data of kind {self.data.kind}")
-        if self.data.medium == "text" and self.depth.parametrization in MIXTURES:
+        if self.data.medium not in self.network.takes:
+            raise ValueError(f"a {self.network.kind} network does not take data of kind {self.data.kind}")
+        if self.data.medium == "text" and self.depth.parametrization in MIXTURE_NAMES:
             raise ValueError(
                 f"the {self.depth.parametrization} parametrization is for images and sound, whose neighbouring classes "
                 "are alike; leave it out for text"
@@ -301,69 +441,14 @@ class RunConfig:
             raise ValueError("Gaussian noise needs classes in order, which characters are not; use d3pm-uniform")
         if not self.method.takes(self.network):
             kinds = "text, and causal for sound with the presets sc09-wavenet and sc09-paper"
-            raise ValueError(
-                f"the method {name} has no form of a {network_kind(self.network)} network: it is for {kinds}"
-            )
+            raise ValueError(f"the method {name} has no form of a {self.network.kind} network: it is for {kinds}")
         if self.method.is_permuted and getattr(self.network, "kernel", 1) > 1:
             raise ValueError("the method permuted needs --kernel 1: neighbours in an order are far apart")
-
-    def build(self, num_classes: int) -> ARDM | Baseline:
-        """A freshly initialised model of the method for K classes."""
-        if self.method.is_ardm:
-            return self.build_model(num_classes)
-        return self._build_diffusion(num_classes) if self.method.is_diffusion else self._build_causal(num_classes)
-
-    def build_model(self, num_classes: int) -> ARDM:
-        """A freshly initialised ARDM for K classes."""
-        parametrization = self.depth.build(num_classes)
-        return ARDM(self._build_network(MODULES, parametrization), parametrization, self.data.shape)
-
-    def _build_diffusion(self, num_classes: int) -> D3PM:
-        num_levels = self.method.num_levels(self.network)
-        return D3PM(
-            self._build_network(MODULES, self.depth.build(num_classes), num_stages=num_levels),
-            self.method.process(num_classes, self.depth.absorbing_value),
-            self.data.shape,
-            weighted=not self.method.is_absorbing,
-            num_levels=num_levels,
-        )
-
-    def _build_causal(self, num_classes: int) -> Autoregressive:
-        parametrization = self.depth.build(num_classes)
-        network = build_causal_network(
-            self.network,
-            num_values=parametrization.depth.num_values,
-            num_outputs=parametrization.num_outputs,
-            is_permuted=self.method.is_permuted,
-        )
-        return Autoregressive(network, parametrization, self.data.shape)
-
-    def build_exact_core(self, parametrization: Parametrization) -> nn.Module:
-        """The exact form of the network, with all of its integers zero."""
-        if network_kind(self.network) not in EXACT_NETWORKS:
-            kinds = ", ".join(EXACT_NETWORKS)
-            raise ExactError(f"a {network_kind(self.network)} network has no exact form; these have one: {kinds}")
-        knows_length = isinstance(self.network, TransformerConfig | PaperWaveNetConfig)
-        lengths = {"max_length": self.data.num_variables} if knows_length else {}
-        return self._build_network(EXACT_NETWORKS, parametrization, **lengths)
-
-    def _build_network(
-        self, modules: Mapping[str, Callable[..., nn.Module]], parametrization: Parametrization, **sizes: int
-    ) -> nn.Module:
-        channels = {"num_channels": self.data.shape[-1]} if isinstance(self.data, ImageData) else {}
-        stages = {"num_stages": parametrization.depth.num_stages}
-        return modules[network_kind(self.network)](
-            self.network,
-            num_values=parametrization.depth.num_values,
-            num_outputs=parametrization.num_outputs,
-            **channels,
-            **stages | sizes,
-        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         values = dataclasses.asdict(self)
-        values["network"]["kind"] = network_kind(self.network)
+        values["network"]["kind"] = self.network.kind
         return values
 
     @classmethod
@@ -374,7 +459,7 @@ class RunConfig:
         return cls(
             preset=values["preset"],
             data=data_class(**values["data"]),
-            network=NETWORKS[network.pop("kind")].config(**network),
+            network=NETWORK_CLASSES[network.pop("kind")](**network),
             train=TrainConfig(**_with_tuples(values["train"])),
             depth=DepthConfig(**values["depth"]),
             method=MethodConfig(**values.get("method", {})),

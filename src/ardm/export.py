@@ -11,10 +11,11 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from ardm.build import build_exact_core
 from ardm.checkpoint import TrainedModel, exact_part
+from ardm.codec.format.options import OrderChoice
 from ardm.codec.items import ItemCodec
 from ardm.codec.plan import CodingPlan, orders_and_schedule
-from ardm.container.options import OrderChoice
 from ardm.exact.network import ExactNetwork, SelfTest
 from ardm.exact.operations import TorchOperations, float_product
 from ardm.exact.outputs import OutputUnits
@@ -22,7 +23,7 @@ from ardm.exact.quantise import observe, quantise
 from ardm.likelihood import bound
 from ardm.model import ARDM
 from ardm.objective import Corrupted, sample_corruption
-from ardm.profiles import Losses
+from ardm.profile import Losses
 from ardm.schedule import Schedule, cosine_schedule, full_schedule, plan, uniform_schedule
 
 CALIBRATION_BATCH = 16
@@ -147,7 +148,7 @@ def exact_network(
     units = OutputUnits.of(model.parametrization)
 
     def rounded(reach: float) -> ExactNetwork:
-        core = trained.config.build_exact_core(model.parametrization)
+        core = build_exact_core(trained.config, model.parametrization)
         quantise(copy.deepcopy(model.network).cpu(), core, replace(observations, reach=reach), units)
         test = make_test(model, core, calibration[:TEST_ITEMS], generator)
         return ExactNetwork(core.to(calibration.device), units, test)

@@ -9,9 +9,9 @@ Intervals are 95% normal intervals over items.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -21,11 +21,54 @@ from ardm.model import ARDM
 from ardm.objective import Corrupted, Profile, StepLoss, corrupt, step_loss, stratified_steps
 from ardm.orders import check_orders, random_orders, random_stage_orders, ranks
 from ardm.schedule import Schedule, check_fits
-from ardm.team import ALONE, Team
 
+T = TypeVar("T")
 Z_95 = 1.959964
-FEWEST_AT_A_STEP = 4
+MIN_ITEMS_PER_STEP = 4
 """Items at a step in a pass, on average, that make it a stratum of its own."""
+
+
+@runtime_checkable
+class Processes(Protocol):
+    """Processes that share the items of one estimate; `runtime.team.Team` is the one for torchrun."""
+
+    @property
+    def rank(self) -> int:
+        """The number of this process, from 0."""
+
+    @property
+    def size(self) -> int:
+        """The number of processes."""
+
+    def has(self, number: int) -> bool:
+        """Whether a numbered piece of work is this process's."""
+
+    def all_gather_in_order(self, pieces: Sequence[tuple[int, T]]) -> list[T]:
+        """The numbered results of all processes, by their numbers."""
+
+    def sendable(self, value: Any) -> Any:
+        """A tensor, or losses, in a form that can travel between processes."""
+
+
+class OneProcess:
+    """A process that does all the work itself."""
+
+    rank, size = 0, 1
+
+    def has(self, number: int) -> bool:
+        """True: every piece of work is its own."""
+        return True
+
+    def all_gather_in_order(self, pieces: Sequence[tuple[int, T]]) -> list[T]:
+        """The results by their numbers."""
+        return [piece for _, piece in sorted(pieces, key=lambda numbered: numbered[0])]
+
+    def sendable(self, value: Any) -> Any:
+        """The value itself, which need not travel."""
+        return value
+
+
+ALONE = OneProcess()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +117,7 @@ def bound(
     num_passes: int = 1,
     batch_size: int = 64,
     on_batch: Callable[[int], None] = lambda num_items: None,
-    team: Team = ALONE,
+    team: Processes = ALONE,
 ) -> Bound:
     """An unbiased estimate of the bound: in each pass every item meets one (stage, step) and one random order.
 
@@ -91,7 +134,7 @@ def bound(
         on_batch(len(corrupted.t))
     profile = Profile.empty(model.num_stages, model.num_variables, x.device)
     steps, values = [], []
-    for loss in (one.to(x.device) for one in team.in_order(losses)):
+    for loss in (one.to(x.device) for one in team.all_gather_in_order(losses)):
         profile = profile.updated(loss)
         steps.append(loss.stage * model.num_variables + loss.t)
         values.append(loss.bits_per_dim.double())
@@ -135,7 +178,7 @@ def stratified_half_width(bits: Float[Tensor, "P N"], steps: Int[Tensor, "P N"])
     if num_items < 2:
         return math.inf
     _, stratum, counts = steps.flatten().unique(return_inverse=True, return_counts=True)
-    if len(counts) * FEWEST_AT_A_STEP > num_items:
+    if len(counts) * MIN_ITEMS_PER_STEP > num_items:
         num_runs = max(1, min(int(bits.numel() ** 0.5), num_items // 4))
         place = steps.flatten().argsort(stable=True).argsort()
         stratum = place * num_runs // bits.numel()
@@ -156,7 +199,7 @@ def exact_bits(
     *,
     batch_size: int = 64,
     on_batch: Callable[[int], None] = lambda num_calls: None,
-    team: Team = ALONE,
+    team: Processes = ALONE,
 ) -> Float[Tensor, "N"]:
     """-log2 p(x) of each item, in bits, for its order and the schedule: exact, one row of a call for each group.
 
@@ -192,7 +235,7 @@ def schedule_bits_bound(
     *,
     batch_size: int = 64,
     on_batch: Callable[[int], None] = lambda num_calls: None,
-    team: Team = ALONE,
+    team: Processes = ALONE,
 ) -> Float[Tensor, "N"]:
     """An unbiased estimate, in bits for each item, of its average cost over random orders under a schedule.
 
@@ -222,7 +265,7 @@ def _score(
     weigh: Weigh,
     batch_size: int,
     on_batch: Callable[[int], None],
-    team: Team,
+    team: Processes,
 ) -> Float[Tensor, "N"]:
     """Weighted bits of every call of every item; a team shares the items out."""
     check_items(x, model.num_variables, model.depth.num_classes)
@@ -232,7 +275,7 @@ def _score(
         scored = _scored_rows(model, x[own], orders[own], schedule, weigh, batch_size, on_batch)
         nats = torch.cat([weighted.sum(1) for _, weighted in scored])
         bits = nats.view(len(own), schedule.num_calls).sum(1) / math.log(2)
-    shared = team.in_order(list(zip(own.tolist(), bits.tolist(), strict=True)))
+    shared = team.all_gather_in_order(list(zip(own.tolist(), bits.tolist(), strict=True)))
     return torch.tensor(shared, dtype=torch.float64, device=x.device)
 
 

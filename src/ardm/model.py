@@ -8,7 +8,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ardm.distributions import ChildDistribution
-from ardm.nn.layers import rows_at
 from ardm.parametrizations import Parametrization
 
 
@@ -119,3 +118,8 @@ class ARDM(nn.Module):
         stages, steps = (torch.full(inputs.shape[:1], number, device=inputs.device) for number in (stage, t))
         outputs = self.outputs(inputs, mask, stages, steps, where)
         return self.parametrization.children(outputs, inputs.gather(1, where), stage)
+
+
+def rows_at(x: Float[Tensor, "B D C"], where: Int[Tensor, "B N"]) -> Float[Tensor, "B N C"]:
+    """The rows of some variables of each item."""
+    return x.gather(1, where[..., None].expand(-1, -1, x.shape[-1]))

@@ -129,7 +129,7 @@ def _splitmix64(x: UInt64[np.ndarray, "N"]) -> UInt64[np.ndarray, "N"]:
         return z ^ (z >> np.uint64(31))
 
 
-LEAST_STRAND, MOST_STRAND = 10, 250
+MIN_STRAND, MAX_STRAND = 10, 250
 """The shortest and longest strands that are trained for: calls of a stage with which items are coded."""
 
 NAMED_ORDERS: dict[str, Callable[[Shape], Order]] = {
@@ -140,12 +140,6 @@ NAMED_ORDERS: dict[str, Callable[[Shape], Order]] = {
     "pseudorandom": pseudorandom,
 }
 """Orders that a name alone determines (the command line adds `random`: a fresh one for each item)."""
-
-ORDER_NAMES = ("raster", "reverse", "spaced", "halton", "pseudorandom", "strands")
-"""All orders that integers alone determine, by their numbers in files; a new one goes to the end.
-
-Strands are as long as there are calls (see `schedule.in_strands`).
-"""
 
 
 def check_orders(orders: Int[Tensor, "..."], shape: tuple[int, int, int]) -> None:
@@ -175,7 +169,7 @@ def strand_ranks(num_variables: int, lengths: Int[Tensor, "B"]) -> Int[Tensor, "
 
 def random_strand_ranks(num_items: int, num_variables: int, generator: torch.Generator) -> Int[Tensor, "B D"]:
     """The inverses of orders in strands: lengths with uniform logarithms, one strand of all variables at most."""
-    least, most = min(LEAST_STRAND, num_variables), min(MOST_STRAND, num_variables)
+    least, most = min(MIN_STRAND, num_variables), min(MAX_STRAND, num_variables)
     power = torch.rand(num_items, generator=generator, device=generator.device, dtype=torch.float64)
     lengths = least * ((most + 1) / least) ** power
     return strand_ranks(num_variables, lengths.long().clamp(max=most))

@@ -189,7 +189,7 @@ class LogisticMixtureParametrization:
 
 COMPANDED_UNIT = 8
 """Companded means are linear within about so many classes around the middle, and logarithmic beyond."""
-MOST_NATS = 10
+MAX_NATS = 10
 """The logarithm of a companded mean, in units, is at most this: 2^16 classes lie within 8.4."""
 
 
@@ -213,7 +213,7 @@ class CompandedMixtureParametrization(LogisticMixtureParametrization):
 
     def means(self, places: Float[Tensor, "B N M"]) -> Float[Tensor, "B N M"]:
         """The means, in half ranges, at places in -1..1."""
-        nats = (self.reach * places).clamp(-MOST_NATS, MOST_NATS)
+        nats = (self.reach * places).clamp(-MAX_NATS, MAX_NATS)
         units = torch.where(nats < 0, -torch.expm1(-nats), torch.expm1(nats))  # a sign would have no gradient at 0
         return units / self._half_range_in_units
 

@@ -3,8 +3,20 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from ardm.config import MIXTURES, AudioData, DepthConfig, ImageData, RunConfig, TextData, TrainConfig
-from ardm.nn import PaperTransformerConfig, PaperUNetConfig, PaperWaveNetConfig, TransformerConfig, UNetConfig
+from ardm.config import (
+    MIXTURE_NAMES,
+    DepthConfig,
+    ImageData,
+    PaperTransformerConfig,
+    PaperUNetConfig,
+    PaperWaveNetConfig,
+    RunConfig,
+    SoundData,
+    TextData,
+    TrainConfig,
+    TransformerConfig,
+    UNetConfig,
+)
 
 
 def text8_paper() -> RunConfig:
@@ -162,7 +174,7 @@ def sc09_paper() -> RunConfig:
     """
     return RunConfig(
         preset="sc09-paper",
-        data=AudioData(kind="sc09"),
+        data=SoundData(kind="sc09"),
         network=PaperWaveNetConfig(),
         depth=DepthConfig(parametrization="logistic", num_components=30, absorbing_value=2**15),
         train=TrainConfig(
@@ -182,7 +194,7 @@ def sc09() -> RunConfig:
     """Our SC09 model, chosen for bits reached in minutes of one H200 (docs/LOG.md)."""
     return RunConfig(
         preset="sc09",
-        data=AudioData(kind="sc09"),
+        data=SoundData(kind="sc09"),
         network=UNetConfig(widths=(128, 256, 384, 512), depths=(2, 2, 2, 4), kernel=9),
         depth=DepthConfig(parametrization="companded"),
         train=TrainConfig(
@@ -215,7 +227,7 @@ def sc09_small() -> RunConfig:
     """An SC09 model that trains on a laptop's CPU in minutes."""
     return RunConfig(
         preset="sc09-small",
-        data=AudioData(kind="sc09"),
+        data=SoundData(kind="sc09"),
         network=UNetConfig(widths=(24, 48, 64), depths=(1, 1, 2), kernel=9),
         depth=DepthConfig(parametrization="companded"),
         train=TrainConfig(
@@ -237,7 +249,7 @@ def sc09_small() -> RunConfig:
 
 def audio() -> RunConfig:
     """A user's own 16-bit sound in windows of 16,000 samples; small enough for a CPU."""
-    return replace(sc09_small(), preset="audio", data=AudioData(kind="audio"))
+    return replace(sc09_small(), preset="audio", data=SoundData(kind="audio"))
 
 
 PRESETS: dict[str, Callable[[], RunConfig]] = {
@@ -260,5 +272,5 @@ PRESETS: dict[str, Callable[[], RunConfig]] = {
 
 def parametrization_with(base: object | None, preset: str, parametrization: str) -> str:
     """What a preset's parametrization becomes with a base, if any: direct, but for text and images of the paper's."""
-    is_direct = parametrization in MIXTURES or not preset.endswith("-paper")
+    is_direct = parametrization in MIXTURE_NAMES or not preset.endswith("-paper")
     return "direct" if base is not None and is_direct else parametrization

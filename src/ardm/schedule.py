@@ -28,9 +28,9 @@ from typing import Literal, no_type_check
 import numpy as np
 from jaxtyping import Float, Integer
 
-from ardm.compiled import compiled
 from ardm.orders import strands
-from ardm.profiles import Losses, as_stages, check_losses, stretch
+from ardm.profile import Losses, as_stages, check_losses, stretch
+from ardm.runtime.jit import compiled
 
 # The import hook of the tests must not wrap what numba compiles, hence `no_type_check` on such functions.
 

@@ -13,19 +13,19 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from tiny_exact import tiny_exact
 
 from ardm.checkpoint import TrainedModel, load_model, save_model
 from ardm.codec.canvases import Batching
-from ardm.compression.contents import content_of
-from ardm.compression.modelled import ContentCodec
-from ardm.container.archive import ArchiveWriter
-from ardm.container.options import OrderChoice
-from ardm.container.short import SHORT_VERSION, is_short
-from ardm.container.single import write_single
+from ardm.codec.format.archive import ArchiveWriter
+from ardm.codec.format.options import OrderChoice
+from ardm.codec.format.short import SHORT_VERSION, is_short
+from ardm.codec.format.single import write_single
+from ardm.compression.content_codec import ContentCodec
+from ardm.media.contents import content_of
 from ardm.orders import random_stage_orders
 from ardm.sample import sample_items
 from ardm.schedule import full_schedule
-from tiny_exact import tiny_exact
 
 GRIDS = {
     "colour": (1, 1),

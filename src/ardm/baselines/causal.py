@@ -19,11 +19,10 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ardm.likelihood import Estimate, check_items, mean_bits
+from ardm.likelihood import ALONE, Estimate, Processes, check_items, mean_bits
 from ardm.objective import Losses
 from ardm.orders import check_orders, random_orders
 from ardm.parametrizations import Parametrization
-from ardm.team import ALONE, Team
 
 
 @runtime_checkable
@@ -138,7 +137,7 @@ def score(
     num_passes: int = 1,
     batch_size: int = 64,
     on_batch: Callable[[int], None] = lambda num_items: None,
-    team: Team = ALONE,
+    team: Processes = ALONE,
 ) -> Estimate:
     """Bits for each variable: exact from left to right, else an unbiased estimate of the mean over random orders.
 
@@ -157,7 +156,7 @@ def score(
             bits = model.bits(x[rows], order if model.is_permuted else None).double()
             own.append((number, team.sendable(bits)))
         on_batch(len(rows))
-    bits = torch.cat(team.in_order(own)).view(num_passes, len(x)).mean(0).to(x.device)
+    bits = torch.cat(team.all_gather_in_order(own)).view(num_passes, len(x)).mean(0).to(x.device)
     estimator = f"mean over random orders, {num_passes} pass(es)" if model.is_permuted else "exact, left to right"
     return mean_bits(bits, model.num_variables, estimator, is_exact=not model.is_permuted)
 

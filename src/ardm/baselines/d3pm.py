@@ -26,11 +26,10 @@ from torch import Tensor, nn
 
 from ardm.baselines.noise import Absorbing, NoiseProcess
 from ardm.distributions import sample_categorical
-from ardm.likelihood import Estimate, check_items, mean_bits, stratified_half_width
+from ardm.likelihood import ALONE, Estimate, Processes, check_items, mean_bits, stratified_half_width
 from ardm.model import ARDM
 from ardm.objective import Losses, stratified_steps
 from ardm.parametrizations import DataParametrization
-from ardm.team import ALONE, Team
 
 
 class D3PM(nn.Module):
@@ -141,7 +140,7 @@ def bound(
     num_passes: int = 1,
     batch_size: int = 64,
     on_batch: Callable[[int], None] = lambda num_items: None,
-    team: Team = ALONE,
+    team: Processes = ALONE,
 ) -> Estimate:
     """An unbiased estimate of the bound: in each pass every item meets one step, stratified over the items.
 
@@ -160,7 +159,7 @@ def bound(
         if team.has(number):
             own.append((number, team.sendable(model.losses_of(x[rows], xt, step).bits_per_dim.double())))
         on_batch(len(rows))
-    bits = torch.cat(team.in_order(own)).view(num_passes, len(x)).to(x.device)
+    bits = torch.cat(team.all_gather_in_order(own)).view(num_passes, len(x)).to(x.device)
     return Estimate(
         bits_per_dim=bits.mean().item(),
         half_width=stratified_half_width(bits, steps),

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from ardm.distributions import NEGATIVE_INFINITY, sample_categorical
 
 
-class Seen(NamedTuple):
+class NetworkInputs(NamedTuple):
     """What a network of an ARDM is shown of noisy items (see `model.Network`)."""
 
     inputs: Int[Tensor, "B D"]
@@ -51,7 +51,7 @@ class NoiseProcess(Protocol):
     def sample_last(self, num_items: int, num_variables: int, generator: torch.Generator) -> Int[Tensor, "B D"]:
         """Items of pure noise, drawn from p(x_T)."""
 
-    def seen(self, xt: Int[Tensor, "B D"], step: Int[Tensor, "B"]) -> Seen:
+    def seen(self, xt: Int[Tensor, "B D"], step: Int[Tensor, "B"]) -> NetworkInputs:
         """What the network is shown."""
 
     def unknown(self, xt: Int[Tensor, "B D"]) -> Bool[Tensor, "B D"]:
@@ -115,10 +115,10 @@ class Absorbing(nn.Module):
         """Masks alone."""
         return torch.full((num_items, num_variables), self.num_classes, device=generator.device)
 
-    def seen(self, xt: Int[Tensor, "B D"], step: Int[Tensor, "B"]) -> Seen:
+    def seen(self, xt: Int[Tensor, "B D"], step: Int[Tensor, "B"]) -> NetworkInputs:
         """The mask's value where there is a mask, and the number of variables without."""
         mask = xt != self.num_classes
-        return Seen(inputs=xt.masked_fill(~mask, self.mask_value), mask=mask, t=mask.sum(1))
+        return NetworkInputs(inputs=xt.masked_fill(~mask, self.mask_value), mask=mask, t=mask.sum(1))
 
     def unknown(self, xt: Int[Tensor, "B D"]) -> Bool[Tensor, "B D"]:
         """What is masked."""
@@ -212,12 +212,12 @@ class _EndsUniform(nn.Module, ABC):
         shape = (num_items, num_variables)
         return torch.randint(self.num_classes, shape, generator=generator, device=generator.device)
 
-    def seen(self, xt: Int[Tensor, "B D"], step: Int[Tensor, "B"]) -> Seen:
+    def seen(self, xt: Int[Tensor, "B D"], step: Int[Tensor, "B"]) -> NetworkInputs:
         """The noisy items with nothing masked, and the noise level as a number of variables."""
         num_variables = xt.shape[1]
         level = ((self.num_steps - step) * num_variables).double() / self.num_steps
         t = level.round().long().clamp(max=num_variables - 1)
-        return Seen(inputs=xt, mask=torch.ones_like(xt, dtype=torch.bool), t=t)
+        return NetworkInputs(inputs=xt, mask=torch.ones_like(xt, dtype=torch.bool), t=t)
 
     def unknown(self, xt: Int[Tensor, "B D"]) -> Bool[Tensor, "B D"]:
         """Everything: any class may have been replaced."""

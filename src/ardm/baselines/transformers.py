@@ -18,15 +18,10 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ardm.config import PaperTransformerConfig, TransformerConfig
 from ardm.nn.layers import ReadOut, embed, linear, rms_norm, sinusoids
-from ardm.nn.paper_transformer import (
-    NORM_EPSILON,
-    PaperBlock,
-    PaperTransformerConfig,
-    initialise_like_the_paper,
-    through,
-)
-from ardm.nn.transformer import Block, Rotation, TransformerConfig, rotary_angles, rotary_angles_at
+from ardm.nn.paper_transformer import NORM_EPSILON, PaperBlock, initialise_like_the_paper, through
+from ardm.nn.transformer import Block, Rotation, rotary_angles, rotary_angles_at
 
 Config = TransformerConfig | PaperTransformerConfig
 

@@ -17,8 +17,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from ardm.config import PaperWaveNetConfig
 from ardm.nn.layers import full_precision, linear
-from ardm.nn.paper_wavenet import AudioInput, Convolution, GatedBlock, PaperWaveNetConfig, he_linear
+from ardm.nn.paper_wavenet import AudioInput, Convolution, GatedBlock, he_linear
 
 
 class CausalWaveNet(nn.Module):

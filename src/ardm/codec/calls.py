@@ -66,7 +66,7 @@ class Context:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Round:
+class Batch:
     """One group of each of B items, for one call. All but the bounds are where the network is."""
 
     items: Int[Tensor, "B"]
@@ -98,7 +98,7 @@ class Rows:
     """Where the rows of each group begin and end."""
 
 
-class Caller:
+class NetworkCaller:
     """Plans the calls for items of one shape and makes them."""
 
     def __init__(
@@ -142,7 +142,7 @@ class Caller:
         """The data x downscaled, each variable to a level of its own."""
         return self._levels.take(level * self._levels.shape[1] + x)
 
-    def round(self, items: Sequence[int], groups: Sequence[Group]) -> Round:
+    def batch(self, items: Sequence[int], groups: Sequence[Group]) -> Batch:
         """One group of each of some items; one copy takes all numbers to the device."""
         different = {id(group): group for group in groups}  # most items have the same
         number = {key: i for i, key in enumerate(different)}
@@ -150,8 +150,8 @@ class Caller:
         ends = sizes.cumsum()
         stage, start, which = np.array([(group.stage, group.start, number[id(group)]) for group in groups]).T
         arrays = (np.array(items), stage, start, sizes, which, _in_rows([g.variables for g in different.values()]))
-        there = sent(arrays, self.device)
-        return Round(
+        there = to_device(arrays, self.device)
+        return Batch(
             items=there[0],
             stage=there[1],
             start=there[2],
@@ -160,25 +160,25 @@ class Caller:
             bounds=np.stack([ends - sizes, ends], axis=1),
         )
 
-    def mask(self, round: Round, context: Context) -> Bool[Tensor, "B D"]:
+    def mask(self, batch: Batch, context: Context) -> Bool[Tensor, "B D"]:
         """The variables that are revealed when each group is coded."""
-        return ((self._ranks[round.stage] < round.start[:, None]) & ~context.absent) | context.given
+        return ((self._ranks[batch.stage] < batch.start[:, None]) & ~context.absent) | context.given
 
-    def call(self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], round: Round) -> Rows:
+    def call(self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], batch: Batch) -> Rows:
         """What the network says of the groups. One call."""
         shape = (-1, *self._shape)
-        outputs = self._network.integers(inputs.view(shape), mask.view(shape), round.stage, mask.sum(1), round.where)
-        item = torch.repeat_interleave(round.size, output_size=int(round.bounds[-1, 1]))
-        first = round.size.cumsum(0) - round.size
+        outputs = self._network.integers(inputs.view(shape), mask.view(shape), batch.stage, mask.sum(1), batch.where)
+        item = torch.repeat_interleave(batch.size, output_size=int(batch.bounds[-1, 1]))
+        first = batch.size.cumsum(0) - batch.size
         column = torch.arange(len(item), device=self.device) - first[item]
-        variable = round.where[item, column]
+        variable = batch.where[item, column]
         return Rows(
             outputs=outputs[item, column],
             item=item,
             variable=variable,
-            stage=round.stage[item],
+            stage=batch.stage[item],
             parent=inputs[item, variable],
-            bounds=round.bounds,
+            bounds=batch.bounds,
         )
 
     def _plan(self, coded: Bool[np.ndarray, "D"]) -> list[Group]:
@@ -198,7 +198,7 @@ def _in_rows(arrays: Sequence[Int[np.ndarray, "_"]]) -> Int[np.ndarray, "P N"]:
     return rows
 
 
-def sent(arrays: Sequence[Int[np.ndarray, "..."]], device: torch.device) -> list[Int[Tensor, "..."]]:
+def to_device(arrays: Sequence[Int[np.ndarray, "..."]], device: torch.device) -> list[Int[Tensor, "..."]]:
     """Whole numbers on a device, by one copy that neither it nor this thread waits for."""
     flat = torch.from_numpy(np.concatenate([array.ravel() for array in arrays]))
     there = flat.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else flat

@@ -65,7 +65,7 @@ class BundleCodec(Protocol):
     ) -> list[bytes]:
         """The payload of each bundle."""
 
-    def salvage_bundles(
+    def try_decode_bundles(
         self,
         payloads: Sequence[bytes],
         sizes: Sequence[int],
@@ -146,7 +146,7 @@ class CanvasCodec:
 
     def _decode_slab(self, slab: Sequence[_Job], canvases: Sequence[Canvas]) -> dict[int, str]:
         known, given, absent = self._tensors(slab, canvases)
-        x, errors = self._items.salvage_bundles(
+        x, errors = self._items.try_decode_bundles(
             [job.payload for job in slab],
             [len(job.windows) for job in slab],
             known=known,

@@ -49,9 +49,9 @@ from ardm.codec.tables import (
     TAIL_BITS,
     WEIGHT_BITS,
 )
-from ardm.compiled import compiled
 from ardm.exact.outputs import COMPANDED_PER_NAT, MEANS_PER_CLASS, UNITS_PER_NAT
 from ardm.parametrizations import MAX_LOG_SCALE, LogisticMixtureParametrization
+from ardm.runtime.jit import compiled
 
 # The import hook of the tests must not wrap what numba compiles, hence `no_type_check` on such functions.
 

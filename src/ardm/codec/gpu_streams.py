@@ -8,7 +8,7 @@ from jaxtyping import Int, Int32, Int64
 from torch import Tensor
 
 from ardm.codec import frequencies, gpu_reading
-from ardm.codec.calls import sent
+from ardm.codec.calls import to_device
 from ardm.codec.coder import Encoder
 from ardm.codec.softmax import exponential
 from ardm.codec.streams import Streams, rows_between
@@ -31,7 +31,7 @@ class GpuStreams(Streams):
         end = np.append(begin[1:], bounds[-1:, 1])
         cut = np.minimum(end, begin + self._num_others[own])
         self._num_others[own] -= cut - begin
-        symbols = gpu_reading.read(weights, *sent([own, begin, cut], weights.device), *self._there)
+        symbols = gpu_reading.read(weights, *to_device([own, begin, cut], weights.device), *self._there)
         is_last = cut < end
         if is_last.any():
             rows = rows_between(cut[is_last], end[is_last])

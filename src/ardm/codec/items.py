@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float64, Int
 from torch import Tensor
 
 from ardm.codec.bundles import Coded, batches, in_turns, ranges
-from ardm.codec.calls import Caller, Context, Group, IntegerNetwork, Round, Rows
+from ardm.codec.calls import Batch, Context, Group, IntegerNetwork, NetworkCaller, Rows
 from ardm.codec.coder import CHECK_BITS, Encoder
 from ardm.codec.gpu import streams_for
 from ardm.codec.streams import Streams
@@ -61,7 +61,7 @@ class ItemCodec:
         *,
         device: torch.device = CPU,
     ) -> None:
-        self._caller = Caller(network, parametrization.depth, shape, orders, schedule, device)
+        self._caller = NetworkCaller(network, parametrization.depth, shape, orders, schedule, device)
         self._spelling = spelling_of(parametrization)
         self._num_classes = parametrization.depth.num_classes
         self._absorbing_value = parametrization.depth.absorbing_value
@@ -168,7 +168,7 @@ class ItemCodec:
         on_batch: OnBatch = _ignore,
     ) -> tuple[Int[Tensor, "N D"], dict[int, str]]:
         """The items, and what is wrong with those that are damaged (their values mean nothing)."""
-        return self.salvage_bundles(
+        return self.try_decode_bundles(
             payloads,
             [1] * len(payloads),
             known=known,
@@ -178,7 +178,7 @@ class ItemCodec:
             on_batch=on_batch,
         )
 
-    def salvage_bundles(
+    def try_decode_bundles(
         self,
         payloads: Sequence[bytes],
         sizes: Sequence[int],
@@ -253,11 +253,11 @@ class ItemCodec:
         self, x: Int[Tensor, "N D"], context: Context, batch: Sequence[tuple[int, Group]], on_batch: OnBatch
     ) -> list[Coded]:
         """The symbols of several groups of any items, from one call."""
-        round = self._caller.round(*zip(*batch, strict=True))
-        context, x = context.of(round.items), x[round.items]
-        mask = self._caller.mask(round, context)
-        level = (round.stage[:, None] + mask).masked_fill(context.absent, 0)
-        rows = self._caller.call(self._caller.at_level(x, level), mask, round)
+        call = self._caller.batch(*zip(*batch, strict=True))
+        context, x = context.of(call.items), x[call.items]
+        mask = self._caller.mask(call, context)
+        level = (call.stage[:, None] + mask).masked_fill(context.absent, 0)
+        rows = self._caller.call(self._caller.at_level(x, level), mask, call)
         children = self._caller.at_level(x[rows.item, rows.variable], rows.stage + 1)
         on_batch(len(batch))
         return self._spelled(rows, children)
@@ -279,7 +279,7 @@ class _Batch:
 
     def __init__(
         self,
-        caller: Caller,
+        caller: NetworkCaller,
         spelling: Spelling,
         known: Int[Tensor, "B D"],
         context: Context,
@@ -314,16 +314,16 @@ class _Batch:
 
     def _decode_groups(self, streams: Streams, items: Sequence[int], groups: Sequence[Group]) -> None:
         """Reveal one group of each of some items."""
-        round = self._caller.round(items, groups)
-        rows = self._call(round)
+        call = self._caller.batch(items, groups)
+        rows = self._call(call)
         symbols = self._symbols(streams, rows, self._stream_of[items])
-        self._values[round.items[rows.item], rows.variable] = self._spelling.child(rows.stage, rows.parent, symbols)
+        self._values[call.items[rows.item], rows.variable] = self._spelling.child(rows.stage, rows.parent, symbols)
 
-    def _call(self, round: Round) -> Rows:
-        context = self._context.of(round.items)
-        known = self._caller.at_level(self._known[round.items], (round.stage + 1)[:, None])
-        inputs = torch.where(context.given, known, self._values[round.items])
-        return self._caller.call(inputs, self._caller.mask(round, context), round)
+    def _call(self, call: Batch) -> Rows:
+        context = self._context.of(call.items)
+        known = self._caller.at_level(self._known[call.items], (call.stage + 1)[:, None])
+        inputs = torch.where(context.given, known, self._values[call.items])
+        return self._caller.call(inputs, self._caller.mask(call, context), call)
 
     def _symbols(self, streams: Streams, rows: Rows, stream_of: Int[np.ndarray, "B"]) -> list[Int[Tensor, "R"]]:
         """The next symbols of each group's stream: those of one place in the words, then of the next."""

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from ardm.container.options import MAX_SEED, OrderChoice
+from ardm.codec.format.options import MAX_SEED, OrderChoice
+from ardm.config import ORDER_NAMES
 from ardm.errors import UsageError
-from ardm.orders import NAMED_ORDERS, ORDER_NAMES, Shape, pseudorandom
+from ardm.orders import NAMED_ORDERS, Shape, pseudorandom
 from ardm.schedule import Schedule, in_strands
 
 

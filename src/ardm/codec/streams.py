@@ -15,7 +15,7 @@ from torch import Tensor
 from ardm.codec.coder import CHECK_BITS, NUM_LAST, coarse_weights, pop_last
 from ardm.codec.frequencies import Weights
 from ardm.codec.tables import WEIGHT_BITS
-from ardm.compiled import compiled
+from ardm.runtime.jit import compiled
 
 # Numba takes a mixture of signed and unsigned numbers for floats, hence the types of these.
 _WEIGHT_BITS = np.uint64(WEIGHT_BITS)

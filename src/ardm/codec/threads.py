@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from ardm.recordings import own_stream
+from ardm.runtime.cuda_graphs import own_stream
 
 Result = TypeVar("Result")
 

@@ -8,11 +8,11 @@ import numpy as np
 from ardm import pretrained
 from ardm.checkpoint import TrainedModel
 from ardm.codec.canvases import Batching
+from ardm.codec.format.entries import Limits
 from ardm.codec.plan import parse_order
-from ardm.compression.contents import Content, content_of, value_of
-from ardm.compression.modelled import ContentCodec, ModelsAtHand, Restored
-from ardm.container.entries import Limits
+from ardm.compression.content_codec import CodecSet, ContentCodec, Restored
 from ardm.errors import ArdmError, DamagedError, UsageError
+from ardm.media.contents import Content, content_of, value_of
 
 Value = str | bytes | np.ndarray
 Model = TrainedModel | Path | str
@@ -55,7 +55,7 @@ def decompress(
     """
     if not isinstance(data, bytes | bytearray | memoryview):
         raise UsageError(f"a compressed file is bytes, got a {type(data).__name__}; of a path read them first")
-    models = ModelsAtHand(boxed_codecs() if model is None else [_codec(model)])
+    models = CodecSet(boxed_codecs() if model is None else [_codec(model)])
     (restored,) = models.decode([models.entry_of(data, limits)], Batching(batch_size=batch_size))
     if isinstance(restored, Content):
         return value_of(restored)
@@ -63,7 +63,7 @@ def decompress(
 
 
 def _restored(data: bytes, codec: ContentCodec, batching: Batching) -> Restored:
-    models = ModelsAtHand([codec])
+    models = CodecSet([codec])
     (restored,) = models.decode([models.entry_of(data)], batching)
     return restored
 

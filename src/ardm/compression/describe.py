@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from ardm.compression.contents import num_variables
-from ardm.compression.modelled import ModelsAtHand
-from ardm.container.archive import ArchiveReader
-from ardm.container.directory import Listing
-from ardm.container.entries import Coded, Limits, Method
-from ardm.container.fields import BytesFields, Fields, ImageFields, SoundFields, TextFields
-from ardm.container.options import Options
-from ardm.container.short import is_short, read_short
-from ardm.container.single import SINGLE_VERSION, read_single
+from ardm.codec.format.archive import ArchiveReader
+from ardm.codec.format.directory import Listing
+from ardm.codec.format.entries import Coded, Limits, Method
+from ardm.codec.format.fields import BytesFields, Fields, ImageFields, SoundFields, TextFields
+from ardm.codec.format.options import Options
+from ardm.codec.format.short import is_short, read_short
+from ardm.codec.format.single import SINGLE_VERSION, read_single
+from ardm.compression.content_codec import CodecSet
 from ardm.errors import ArdmError, UnknownModelError
+from ardm.media.contents import num_variables
 
 KEPT = {
     "text": ("every character: the file is restored to the byte", "the file's dates and permissions"),
@@ -29,10 +29,10 @@ KEPT = {
 """Of each kind what is kept and what is not."""
 
 
-def describe_file(data: bytes, limits: Limits | None = None, models: ModelsAtHand | None = None) -> dict[str, Any]:
+def describe_file(data: bytes, limits: Limits | None = None, models: CodecSet | None = None) -> dict[str, Any]:
     """The facts of a compressed file; of a short one most are known to its model only."""
     if is_short(data):
-        return _describe_short(data, models or ModelsAtHand())
+        return _describe_short(data, models or CodecSet())
     entry = read_single(data, limits)
     facts: dict[str, Any] = {"format": f"compressed file, version {SINGLE_VERSION}", "kind": entry.fields.kind}
     facts |= size_facts(entry.fields)
@@ -44,7 +44,7 @@ def describe_file(data: bytes, limits: Limits | None = None, models: ModelsAtHan
     return facts | _sizes_and_kept(entry.fields, len(data))
 
 
-def _describe_short(data: bytes, models: ModelsAtHand) -> dict[str, Any]:
+def _describe_short(data: bytes, models: CodecSet) -> dict[str, Any]:
     short = read_short(data)
     facts: dict[str, Any] = {"format": f"short compressed file, version {short.version}"}
     own = {"stored": "coded", "model": short.model, "order": "the model's own", "schedule": "the model's own"}

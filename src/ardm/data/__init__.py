@@ -1,0 +1,1 @@
+"""Data sets and files as items of classes."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import UInt8
 
-from ardm.data.corpus import Augmentation
+from ardm.config import Augmentation
 from ardm.data.images import ImageCorpus
 from ardm.errors import DataError
 

@@ -11,7 +11,6 @@ from ardm.data.alphabet import Alphabet
 from ardm.orders import Shape
 
 Split = Literal["train", "valid", "test", "all"]
-Augmentation = Literal["none", "flips", "flips and turns"]
 """What is done to training items at random: nothing, flips (images left to right, sounds upside down), and for images
 also turns by 90 degrees."""
 

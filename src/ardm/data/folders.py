@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ardm.errors import DataError
 
-FEWEST_FILES = 3
+MIN_FILES = 3
 """One for each split."""
 
 
@@ -31,10 +31,10 @@ def split_folder(path: Path, suffixes: Collection[str], what: str, *, to_score: 
     if not path.is_dir():
         raise DataError(f"there is no folder {path}")
     files = [f for f in files_below(path) if f.suffix.lower() in suffixes]
-    if to_score and 0 < len(files) < FEWEST_FILES:
+    if to_score and 0 < len(files) < MIN_FILES:
         return FileSplits(train=[], valid=[], test=sorted(files))
-    if len(files) < FEWEST_FILES:
-        needed = "1 is needed" if to_score else f"{FEWEST_FILES} are needed, one for each split"
+    if len(files) < MIN_FILES:
+        needed = "1 is needed" if to_score else f"{MIN_FILES} are needed, one for each split"
         raise DataError(f"{path} has {len(files)} {what}; at least {needed}")
     files.sort(key=lambda f: hashlib.sha256(f.relative_to(path).as_posix().encode()).digest())
     held = max(1, len(files) // 20)

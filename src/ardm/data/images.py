@@ -18,13 +18,13 @@ from jaxtyping import Int, UInt8
 from PIL import Image
 from torch import Tensor
 
-from ardm.data.corpus import Augmentation, Split, on_device_if_it_fits
+from ardm.config import Augmentation
+from ardm.data.corpus import Split, on_device_if_it_fits
 from ardm.data.folders import FileSplits, split_folder
 from ardm.data.image_files import IMAGE_SUFFIXES, opened_image, unpacked
 from ardm.errors import DataError, UsageError
 from ardm.orders import Shape
 
-ImageKind = Literal["cifar10", "images"]
 Pixels = UInt8[np.ndarray, "_ _ _"]
 """Height, width, channels; images of one collection may differ in size."""
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from ardm.data.audio import AudioCorpus, Samples, read_audio
-from ardm.data.corpus import Augmentation
+from ardm.config import Augmentation
 from ardm.data.folders import FileSplits, is_hidden
+from ardm.data.sounds import AudioCorpus, Samples, read_audio
 from ardm.errors import DataError
 
 URL = "http://download.tensorflow.org/data/speech_commands_v0.02.tar.gz"

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Int16
 
 from ardm.errors import DataError
-from ardm.files import write_file
+from ardm.runtime.files import write_file
 
 AUDIO_SUFFIXES = {".wav", ".flac"}
 
@@ -22,14 +22,14 @@ WAV_GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recording:
+class Sound:
     """What a file holds."""
 
     frames: Int16[np.ndarray, "N C"]
     rate: int
 
 
-def read_recording(path: Path) -> Recording:
+def read_sound(path: Path) -> Sound:
     """A WAV or FLAC file of 16-bit samples, exactly, with all of its channels."""
     try:
         content = path.read_bytes()
@@ -68,7 +68,7 @@ def _damaged(path: Path, what: str) -> DataError:
     return DataError(f"{path} is damaged: {what}; fetch or save it again")
 
 
-def _read_wav(content: bytes, path: Path) -> Recording:
+def _read_wav(content: bytes, path: Path) -> Sound:
     """Python's own reader takes cut files for shorter ones, and extensible ones only since 3.12; this one is exact."""
     chunks = _wav_chunks(content, path)
     header, data = chunks.get(b"fmt ", b""), chunks[b"data"]
@@ -85,7 +85,7 @@ def _read_wav(content: bytes, path: Path) -> Recording:
         raise _damaged(path, f"it claims {num_channels} channels in {frame_bytes} bytes at {rate} Hz")
     if len(data) % frame_bytes:
         raise _damaged(path, f"{len(data)} bytes of samples are no whole number of {frame_bytes} bytes")
-    return Recording(frames=np.frombuffer(data, "<i2").astype(np.int16).reshape(-1, num_channels), rate=rate)
+    return Sound(frames=np.frombuffer(data, "<i2").astype(np.int16).reshape(-1, num_channels), rate=rate)
 
 
 def _wav_chunks(content: bytes, path: Path) -> dict[bytes, bytes]:
@@ -103,7 +103,7 @@ def _wav_chunks(content: bytes, path: Path) -> dict[bytes, bytes]:
     return chunks
 
 
-def _read_flac(content: bytes, path: Path) -> Recording:
+def _read_flac(content: bytes, path: Path) -> Sound:
     """The samples, checked against the length and the MD5 that the file's header gives for them."""
     try:
         import soundfile
@@ -126,4 +126,4 @@ def _read_flac(content: bytes, path: Path) -> Recording:
         raise _damaged(path, f"it promises {num_frames} samples and holds {len(frames)}")
     if any(md5) and hashlib.md5(frames.astype("<i2", copy=False).tobytes()).digest() != md5:
         raise _damaged(path, "its samples are not those that its MD5 was made from")
-    return Recording(frames=frames, rate=rate)
+    return Sound(frames=frames, rate=rate)

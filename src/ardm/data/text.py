@@ -4,21 +4,19 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
 from jaxtyping import Int, Integer
 from torch import Tensor
 
+from ardm.config import TextKind
 from ardm.data.alphabet import BYTES, Alphabet, alphabet_of, check_utf8
 from ardm.data.corpus import Split, compact_tensor, on_device_if_it_fits
 from ardm.data.folders import files_below
 from ardm.data.packed.shards import SUFFIX
 from ardm.errors import DataError
 from ardm.orders import Shape
-
-TextKind = Literal["text8", "characters", "bytes"]
 
 TEXT8_ALPHABET = Alphabet(characters=" abcdefghijklmnopqrstuvwxyz")
 TEXT8_HOLD_OUT = 5_000_000

@@ -1,0 +1,1 @@
+"""Networks in exact integers, which give the same values on every machine."""

@@ -8,7 +8,7 @@ from typing import no_type_check
 
 import numpy as np
 
-from ardm.compiled import compiled
+from ardm.runtime.jit import compiled
 
 kernel = compiled(nogil=True, error_model="numpy")
 

@@ -18,13 +18,13 @@ from torch import Tensor, nn
 from ardm.errors import ExactError
 from ardm.exact.operations import Operations, available_operations
 from ardm.exact.outputs import OutputUnits
-from ardm.recordings import Recorded, padded
+from ardm.runtime.cuda_graphs import Recorded, padded
 
 PART_POSITIONS = 8192
 """On a CPU so many variables are evaluated at a time in a thread: more would leave its caches."""
 FORCED_OPERATIONS = "ARDM_EXACT"
 """Environment variable that names the only operations to use: compiled, int8, float32 or float64."""
-MOST_OF_A_REASON = 120
+MAX_REASON = 120
 """So many characters of an error's message are shown; compilers write pages."""
 _CHOOSING = threading.Lock()
 
@@ -179,7 +179,7 @@ def _failure(core: nn.Module, test: SelfTest, ops: Operations) -> str | None:
     try:
         return None if test.passes(core, ops) else "gives others"
     except Exception as error:
-        reason = f"fails ({type(error).__name__}: {' '.join(str(error).split())[:MOST_OF_A_REASON]})"
+        reason = f"fails ({type(error).__name__}: {' '.join(str(error).split())[:MAX_REASON]})"
         if not isinstance(error, RuntimeError):
             warnings.warn(f"one way of computing exactly {reason}; trying the next", stacklevel=2)
         return reason

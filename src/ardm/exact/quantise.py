@@ -47,7 +47,7 @@ OBSERVED = (nn.Linear, nn.Conv2d, Block, TransformerBlock, Attention, Depthwise,
 
 
 @dataclass
-class Seen:
+class ActivationRange:
     """What the inputs of a layer reach, on average over calls: the largest ever would grow with their number."""
 
     calls: int = 0
@@ -75,7 +75,7 @@ def upper_quantile(x: Float[Tensor, "N C"], part: float) -> Float[Tensor, "C"]:
 class Observations:
     """What the inputs of each layer of a network reach, by the layer's name."""
 
-    layers: dict[str, Seen] = field(default_factory=dict)
+    layers: dict[str, ActivationRange] = field(default_factory=dict)
     reach: float = 1.0
     """The part of balanced peaks that bytes reach to; what is beyond is clamped, and what is within is finer."""
 
@@ -115,7 +115,7 @@ def observe(model: ARDM, batches: Iterable[Corrupted]) -> Observations:
 
 
 def _observer(observations: Observations, name: str):  # type: ignore[no-untyped-def]
-    seen = observations.layers.setdefault(name, Seen())
+    seen = observations.layers.setdefault(name, ActivationRange())
 
     def hook(module: nn.Module, arguments: tuple[Any, ...]) -> None:
         x = arguments[0]
@@ -124,9 +124,9 @@ def _observer(observations: Observations, name: str):  # type: ignore[no-untyped
         if isinstance(module, Attention):
             for part, weight in zip(PARTS, module.query_key_value, strict=True):
                 y = F.linear(x, weight)
-                observations.layers.setdefault(f"{name}.{part}", Seen()).update(y)
+                observations.layers.setdefault(f"{name}.{part}", ActivationRange()).update(y)
                 normal = rms_norm(y.unflatten(-1, (-1, module.head_width)))
-                observations.layers.setdefault(f"{name}.{part}.normal", Seen()).update(normal)
+                observations.layers.setdefault(f"{name}.{part}.normal", ActivationRange()).update(normal)
 
     return hook
 

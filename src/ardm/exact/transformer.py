@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Float32, Float64, Int, Int8, Int16, Int32
 from torch import Tensor, nn
 
+from ardm.config import TransformerConfig
 from ardm.exact.layers import (
     BYTE,
     FLOAT32_SUM,
@@ -28,7 +29,7 @@ from ardm.exact.layers import (
     require,
 )
 from ardm.exact.operations import STREAM_LIMIT, Operations
-from ardm.nn.transformer import TransformerConfig, rotary_angles
+from ardm.nn.transformer import rotary_angles
 
 ANGLE_ONE = 2**14
 """Cosines and sines count 2^-14."""

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Float64, Int, Int16, Int32
 from torch import Tensor, nn
 
+from ardm.config import UNetConfig
 from ardm.exact.layers import (
     BYTE,
     FLOAT64_SUM,
@@ -27,16 +28,9 @@ from ardm.exact.layers import (
     require,
 )
 from ardm.exact.operations import STREAM_LIMIT, Operations
-from ardm.nn.unet import (
-    UNetConfig,
-    depth_to_space,
-    pad_to_multiple,
-    space_to_depth,
-    wave_frequencies,
-    wave_weights,
-)
+from ardm.nn.unet import depth_to_space, pad_to_multiple, space_to_depth, wave_frequencies, wave_weights
 
-MOST_ROWS = 4096
+MAX_ROWS = 4096
 """Values for which a file holds a row each."""
 FINE_VALUES = 256
 ANGLE_ONE = 2**14
@@ -266,6 +260,6 @@ class ExactWaveEmbedding(ExactSubPixelEmbedding):
 
 def make_embedding(width: int, num_values: int, num_stages: int, num_channels: int) -> ExactSubPixelEmbedding:
     """Tables of all values or, where these are many, waves that make them."""
-    if num_values > MOST_ROWS and num_channels == 1:
+    if num_values > MAX_ROWS and num_channels == 1:
         return ExactWaveEmbedding(width, num_values, num_stages)
     return ExactSubPixelEmbedding(width, num_values, num_stages, num_channels)

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float32, Float64, Int, Int16, Int32, Shaped
 from torch import Tensor, nn
 
+from ardm.config import PaperWaveNetConfig
 from ardm.exact.layers import (
     FLOAT64_SUM,
     WORD,
@@ -29,9 +30,8 @@ from ardm.exact.layers import (
     require_scales,
 )
 from ardm.exact.operations import GATE_ONE, GATE_REACH, STREAM_LIMIT, Operations
-from ardm.nn.paper_wavenet import PaperWaveNetConfig
 
-MOST_LEVELS = 256
+MAX_LEVELS = 256
 """Rows of the step's table, over all stages. What a network says hardly changes within one."""
 GATES_PER_NAT = 256
 """Units of v; u, which tanh takes to twice the logistic of 2u less 1, counts twice as many."""
@@ -160,7 +160,7 @@ class ExactStep(ExactLayer):
     def __init__(self, width: int, num_blocks: int, num_stages: int, max_length: int) -> None:
         super().__init__()
         self.max_length = max_length
-        num_levels = min(max_length + 1, max(1, MOST_LEVELS // num_stages))
+        num_levels = min(max_length + 1, max(1, MAX_LEVELS // num_stages))
         self.register_buffer("rows", torch.zeros(num_stages, num_levels, num_blocks, width, dtype=torch.int16))
 
     def forward(self, mask: Bool[Tensor, "B D"], stage: Int[Tensor, "B"]) -> Int32[Tensor, "B K C"]:

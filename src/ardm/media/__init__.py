@@ -4,26 +4,26 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ardm.checkpoint import AnyTrained
-from ardm.config import AudioData, DataConfig, TextData
-from ardm.data.audio import load_audio_folder
+from ardm.config import DataConfig, SoundData, TextData
 from ardm.data.cifar10 import has_cifar10, load_cifar10
 from ardm.data.corpus import Corpus
 from ardm.data.images import load_image_folder
 from ardm.data.packed.description import is_packed
 from ardm.data.sc09 import has_sc09, load_sc09
+from ardm.data.sounds import load_audio_folder
 from ardm.data.text import has_text8, load_text
-from ardm.media.audio import AudioMedium
-from ardm.media.images import ImageMedium
+from ardm.media.images.medium import ImageMedium
 from ardm.media.medium import Medium
 from ardm.media.packed import load_packed, packed_kind
-from ardm.media.text import TextMedium
+from ardm.media.sounds.medium import SoundMedium
+from ardm.media.text.medium import TextMedium
 
 
 def medium_of(trained: AnyTrained) -> Medium:
     """The medium of a model's items."""
     if isinstance(trained.config.data, TextData):
         return TextMedium(trained)
-    return AudioMedium(trained) if isinstance(trained.config.data, AudioData) else ImageMedium(trained)
+    return SoundMedium(trained) if isinstance(trained.config.data, SoundData) else ImageMedium(trained)
 
 
 def load_corpus(data: DataConfig, path: Path) -> Corpus:
@@ -32,7 +32,7 @@ def load_corpus(data: DataConfig, path: Path) -> Corpus:
         return load_packed(data, path)
     if isinstance(data, TextData):
         return load_text(path, data.kind)
-    if isinstance(data, AudioData):
+    if isinstance(data, SoundData):
         if data.kind == "sc09":
             return load_sc09(path, data.augmentation)
         return load_audio_folder(path, data.num_variables, data.augmentation)

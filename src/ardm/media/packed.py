@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ardm.config import AudioData, DataConfig, TextData
+from ardm.config import DataConfig, SoundData, TextData
 from ardm.data.alphabet import Alphabet
 from ardm.data.corpus import Corpus
 from ardm.data.packed.corpora import PackedImages, PackedSounds, PackedText
@@ -29,7 +29,7 @@ def load_packed(data: DataConfig, path: Path) -> Corpus:
         raise UsageError(f"{path} is a packed data set of {found}, and the preset is for {wanted}")
     if isinstance(data, TextData):
         return PackedText(pack=pack)
-    if isinstance(data, AudioData):
+    if isinstance(data, SoundData):
         return PackedSounds(pack=pack, window=data.num_variables, augmentation=data.augmentation)
     check_channels(pack, data.channels)
     return PackedImages(pack=pack, augmentation=data.augmentation, holds_out=data.holds_out)

@@ -57,11 +57,6 @@ class ReadOut(nn.Linear):
         return outputs[..., : self.out_features]
 
 
-def rows_at(x: Float[Tensor, "B D C"], where: Int[Tensor, "B N"]) -> Float[Tensor, "B N C"]:
-    """The rows of some variables of each item."""
-    return x.gather(1, where[..., None].expand(-1, -1, x.shape[-1]))
-
-
 def rms_norm(x: Tensor) -> Tensor:
     """x over its root mean square along the last axis; no gain, which the next layer can absorb."""
     return F.rms_norm(x, (x.shape[-1],)).to(x.dtype)  # autocast would go on in float32

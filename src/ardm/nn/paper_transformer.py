@@ -5,33 +5,17 @@ Where the text is silent it follows the authors' code: no biases in attention, G
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ardm.nn.layers import ReadOut, embed, gelu, rows_at, sinusoids
+from ardm.config import PaperTransformerConfig
+from ardm.model import rows_at
+from ardm.nn.layers import ReadOut, embed, gelu, sinusoids
 
 NORM_EPSILON = 1e-6
-
-
-@dataclass(frozen=True, kw_only=True)
-class PaperTransformerConfig:
-    """Size of a `PaperTransformer`; the defaults are the paper's."""
-
-    num_layers: int = 12
-    width: int = 768
-    num_heads: int = 12
-    mlp_width: int = 3072
-
-    def __post_init__(self) -> None:
-        for name in ("num_layers", "width", "num_heads", "mlp_width"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.width % self.num_heads:
-            raise ValueError(f"the width {self.width} is not a multiple of {self.num_heads} heads")
 
 
 class PaperTransformer(nn.Module):

@@ -12,37 +12,15 @@ Where the text is silent it follows VDM's code: 32 groups in a norm, epsilon 1e-
 initialisation (a plain normal here), zero for what ends a residual branch, brings in the step, or ends the network.
 """
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from ardm.config import PaperUNetConfig
 from ardm.nn.layers import StepEmbedding, embed, initialise, linear
 
 NORM_EPSILON = 1e-6
-
-
-@dataclass(frozen=True, kw_only=True)
-class PaperUNetConfig:
-    """Size of a `PaperUNet`; the defaults are the paper's."""
-
-    num_blocks: int = 32
-    """Residual blocks before the middle; after it there is one more."""
-    width: int = 256
-    """Features of a pixel, three quarters of them from a convolution and one from an embedding of its values."""
-    num_groups: int = 32
-    """Groups of features that share a mean and a variance in a norm."""
-
-    def __post_init__(self) -> None:
-        for name in ("num_blocks", "width", "num_groups"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.width % 4:
-            raise ValueError(f"the width must be a multiple of 4, got {self.width}")
-        if self.width % self.num_groups:
-            raise ValueError(f"the width {self.width} is not a multiple of {self.num_groups} groups")
 
 
 class PaperUNet(nn.Module):

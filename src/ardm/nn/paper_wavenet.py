@@ -14,39 +14,15 @@ codes, so that all blocks are alike.
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ardm.nn.layers import StepEmbedding, full_precision, linear, rows_at
-
-
-@dataclass(frozen=True, kw_only=True)
-class PaperWaveNetConfig:
-    """Size of a `PaperWaveNet`; the defaults are the paper's."""
-
-    num_blocks: int = 36
-    """Residual blocks."""
-    width: int = 256
-    """Features of a sample, three quarters of them from a convolution and one from an embedding of its value."""
-    dilation_cycle: int = 12
-    """Blocks after which the dilation, which doubles from block to block, is 1 again. The text says 11 with a maximum
-    of 2048; the authors' code has 12, which gives that maximum."""
-
-    def __post_init__(self) -> None:
-        for name in ("num_blocks", "width", "dilation_cycle"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.width % 4:
-            raise ValueError(f"the width must be a multiple of 4, got {self.width}")
-
-    @property
-    def dilations(self) -> list[int]:
-        """The dilation of each block."""
-        return [2 ** (block % self.dilation_cycle) for block in range(self.num_blocks)]
+from ardm.config import PaperWaveNetConfig
+from ardm.model import rows_at
+from ardm.nn.layers import StepEmbedding, full_precision, linear
 
 
 class PaperWaveNet(nn.Module):

@@ -7,39 +7,14 @@ softmax's exponential), which the codec needs. The network sees neither the step
 its own, the mask: both follow from the input.
 """
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ardm.nn.layers import ReadOut, embed, linear, rms_norm, rows_at
-
-
-@dataclass(frozen=True, kw_only=True)
-class TransformerConfig:
-    """Size of a `Transformer`."""
-
-    num_layers: int
-    width: int
-    head_width: int = 64
-    """Channels of an attention head; the number of heads is width / head_width."""
-    mlp_ratio: int = 4
-    """Hidden channels of the feed-forward part, as a multiple of the width."""
-    kernel: int = 1
-    """Neighbouring variables that the feed-forward part sees at once, by a depthwise convolution; 1: itself alone."""
-
-    def __post_init__(self) -> None:
-        for name in ("num_layers", "width", "head_width", "mlp_ratio"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.kernel < 1 or self.kernel % 2 == 0:
-            raise ValueError(f"the kernel must be odd and positive, got {self.kernel}")
-        if self.head_width % 2:
-            raise ValueError(f"the head width must be even, got {self.head_width}")
-        if self.width % self.head_width:
-            raise ValueError(f"the width {self.width} is not a multiple of the head width {self.head_width}")
+from ardm.config import TransformerConfig
+from ardm.model import rows_at
+from ardm.nn.layers import ReadOut, embed, linear, rms_norm
 
 
 class Transformer(nn.Module):

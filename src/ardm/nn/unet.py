@@ -9,36 +9,15 @@ Sound is an image one pixel high, with one sub-pixel: where images are folded 2 
 
 import itertools
 import math
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor, nn
 
-from ardm.nn.layers import full_precision, linear, relu_of, rms_norm, rows_at
-
-
-@dataclass(frozen=True, kw_only=True)
-class UNetConfig:
-    """Size of a `UNet`. Resolutions go from the full one down, each with a quarter of the pixels or samples before."""
-
-    widths: tuple[int, ...]
-    """Channels at each resolution."""
-    depths: tuple[int, ...]
-    """Blocks at each resolution: on the way down and again on the way up; the lowest has them once."""
-    kernel: int = 5
-    """Size of the depthwise convolutions: height and width for images, length for sound."""
-    mlp_ratio: int = 4
-    """Hidden channels of a block's pointwise part, as a multiple of the width."""
-
-    def __post_init__(self) -> None:
-        if len(self.widths) != len(self.depths) or not self.widths:
-            raise ValueError(f"widths and depths must list the same resolutions, got {self.widths} and {self.depths}")
-        if min(*self.widths, *self.depths, self.mlp_ratio) < 1:
-            raise ValueError(f"widths, depths and mlp_ratio must be at least 1, got {self}")
-        if self.kernel < 1 or self.kernel % 2 == 0:
-            raise ValueError(f"the kernel must be odd and positive, got {self.kernel}")
+from ardm.config import UNetConfig
+from ardm.model import rows_at
+from ardm.nn.layers import full_precision, linear, relu_of, rms_norm
 
 
 class UNet(nn.Module):

@@ -13,13 +13,14 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from ardm.config import Augmentation
 from ardm.data.alphabet import Alphabet
-from ardm.data.audio import augmented_classes, classes_of, no_clips, no_training_windows, no_windows, noted_title
-from ardm.data.corpus import Augmentation, Split
+from ardm.data.corpus import Split
 from ardm.data.images import augment, no_crops, no_tiles
 from ardm.data.packed.description import SPLITS, Pack
 from ardm.data.packed.places import Crops, Items, Windows
 from ardm.data.packed.sampler import StreamSampler
+from ardm.data.sounds import augmented_classes, classes_of, no_clips, no_training_windows, no_windows, noted_title
 from ardm.data.text import too_short
 from ardm.orders import Shape
 

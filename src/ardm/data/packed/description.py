@@ -9,18 +9,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from ardm.config import ImageKind, SoundKind, TextKind
 from ardm.data.alphabet import Alphabet
-from ardm.data.audio import AudioKind
-from ardm.data.images import ImageKind
 from ardm.data.packed.shards import SUFFIX, Run, Shard, check_content, check_size
-from ardm.data.text import TextKind
 from ardm.errors import DataError, UnknownVersionError
-from ardm.files import write_file
-from ardm.output import to_json
+from ardm.runtime.files import write_file
+from ardm.runtime.output import to_json
 
 DESCRIPTION_FILE = "ardm-packed.json"
 FORMAT, VERSION = "ardm packed data", 1
-PackedKind = TextKind | ImageKind | AudioKind
+PackedKind = TextKind | ImageKind | SoundKind
 KINDS: dict[str, PackedKind] = {
     "text8": "text8",
     "text": "characters",

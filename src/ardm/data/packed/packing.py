@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import Integer
 
 from ardm.data.alphabet import BYTES, Alphabet, alphabet_of_codes, check_utf8
-from ardm.data.audio import FOLDER_HOLDS, Samples, check_rate, read_audio
 from ardm.data.cifar10 import load_cifar10
 from ardm.data.folders import FileSplits, split_folder
 from ardm.data.image_files import IMAGE_SUFFIXES
@@ -30,6 +29,7 @@ from ardm.data.packed.description import (
 from ardm.data.packed.shards import SHARD_BYTES, RunWriter
 from ardm.data.sc09 import RATE, read_clip, sc09_files, sc09_title
 from ardm.data.sound_files import AUDIO_SUFFIXES
+from ardm.data.sounds import FOLDER_HOLDS, Samples, check_rate, read_audio
 from ardm.data.text import load_text8, text_files
 from ardm.errors import UsageError
 

@@ -13,12 +13,12 @@ import numpy as np
 from jaxtyping import Integer
 
 from ardm.errors import DataError
-from ardm.files import written_whole
+from ardm.runtime.files import written_whole
 
 SUFFIX = ".ardmpack"
 SHARD_BYTES = 2**28
 """Size of a shard unless another is asked for; the last one may be smaller."""
-MOST_MAPPED = 256
+MAX_MAPPED = 256
 """Shards of a run mapped at once; each takes a file descriptor."""
 HASHED_BYTES = 2**24
 """Read at once to hash a file."""
@@ -104,7 +104,7 @@ class Run:
         self.folder, self.shards, self.dtype = folder, shards, np.dtype(dtype)
         sizes = [shard.num_bytes // self.dtype.itemsize for shard in shards]
         self._length, self._shard_length = sum(sizes), sizes[0] if sizes else 1
-        self._mapped = lru_cache(maxsize=MOST_MAPPED)(self._map)
+        self._mapped = lru_cache(maxsize=MAX_MAPPED)(self._map)
 
     def __len__(self) -> int:
         return self._length

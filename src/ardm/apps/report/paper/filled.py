@@ -1,0 +1,138 @@
+"""Tables filled with what was measured, in the same words for Markdown, HTML and JSON."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ardm.apps.report.paper.commands import command_line, measuring_line, training_line
+from ardm.apps.report.paper.entries import Row, Run, Scale, Table
+from ardm.apps.report.paper.evidence import Evidence, Failed, Measured, Training
+from ardm.apps.report.paper.runs import find
+
+COLUMNS = ("method", "calls", "ours", "the paper's", "command")
+DETAIL_COLUMNS = ("number", "scored", "trained", "hardware")
+TRAINED_FIRST = "Trained before that:"
+AT_FULL_SCALE = "at the paper's scale"
+NOT_RUN = "not run"
+NOTHING = "-"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilledRow:
+    """A row with its number."""
+
+    row: Row
+    run: Run | None
+    result: Measured | Failed | None
+    command: str
+    """What measures the number, and where there is none trains its run before that; empty where nothing does."""
+    training: Training | None
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether its command has not been run."""
+        return self.run is not None and self.result is None
+
+    @property
+    def ours(self) -> str:
+        """Our number, or what stands for it."""
+        if isinstance(self.result, Measured):
+            return number(self.result)
+        return NOT_RUN if self.is_missing else NOTHING
+
+    @property
+    def remark(self) -> str:
+        """Why there is no number, where a command would not help."""
+        return self.result.reason if isinstance(self.result, Failed) else self.row.absent
+
+    def details(self) -> tuple[str, ...] | None:
+        """How the number was found, by column; None without one."""
+        if not isinstance(self.result, Measured):
+            return None
+        seed = "" if self.result.seed is None else f"seed {self.result.seed}"
+        label = f"{self.row.method}, {self.row.calls} calls" if self.row.calls else self.row.method
+        scored = _joined(self.result.estimator, self.result.data, seed)
+        trained = ""
+        if self.run is not None and self.result.is_trained:
+            trained = _trained(self.run, self.training, self.result.model)
+        return label, scored, trained, _hardware(self.result.hardware)
+
+    def plain(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        measured = self.result if isinstance(self.result, Measured) else None
+        return {
+            "method": self.row.method,
+            "calls": self.row.calls,
+            "bits_per_dim": None if measured is None else measured.bits,
+            "half_width": None if measured is None else measured.half_width,
+            "paper": self.row.paper or None,
+            "command": self.command or None,
+            "remark": self.remark or None,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilledTable:
+    """A table with its numbers, and what is said of it."""
+
+    table: Table
+    rows: Sequence[FilledRow]
+    comment: str
+    scale: Scale
+
+    def details(self) -> list[tuple[str, ...]]:
+        """How its numbers were found."""
+        return [details for row in self.rows if (details := row.details()) is not None]
+
+    def trainings(self) -> list[tuple[str, str]]:
+        """The commands that train its runs, each with that of the paper's scale, if it is another."""
+        runs = {row.run.name: row.run for row in self.rows if row.run is not None and row.run.start is not None}
+        lines = [(training_line(run, self.scale), training_line(run, "paper")) for run in runs.values()]
+        return [(line, "" if line == full else full) for line, full in lines]
+
+
+def fill(table: Table, evidence: Evidence, scale: Scale) -> FilledTable:
+    """A table with what was measured of it."""
+    rows = [_fill_row(row, evidence, scale) for row in table.rows]
+    return FilledTable(table=table, rows=rows, comment=evidence.comment(table.name), scale=scale)
+
+
+def _fill_row(row: Row, evidence: Evidence, scale: Scale) -> FilledRow:
+    if row.of is None:
+        return FilledRow(row=row, run=None, result=None, command="", training=None)
+    run, measurement = find(row.of)
+    result = evidence.measured(row)
+    line = command_line if result is None else measuring_line
+    return FilledRow(
+        row=row,
+        run=run,
+        result=result,
+        command=line(run, measurement, scale),
+        training=evidence.training(run, scale),
+    )
+
+
+def number(measured: Measured) -> str:
+    """Bits with their interval."""
+    interval = "" if measured.half_width is None else f" ± {measured.half_width:.3f}"
+    return f"{measured.bits:.3f}{interval}"
+
+
+def _trained(run: Run, training: Training | None, model: Mapping[str, Any]) -> str:
+    parts = [run.name]
+    parts += [f"{model['parameters']:,} parameters"] if isinstance(model.get("parameters"), int) else []
+    if training is not None:
+        parts += [f"preset {training.preset}", f"{training.step:,} steps", f"{training.seconds / 60:.1f} minutes"]
+        speed = training.variables_per_second
+        parts += [] if speed is None else [f"{speed / 1e6:.2f}M variables/s"]
+    parts += [f"seed {model['seed']}"] if "seed" in model else []
+    return _joined(*parts)
+
+
+def _hardware(hardware: Mapping[str, Any]) -> str:
+    others = [f"{name} {value}" for name, value in hardware.items() if name != "device"]
+    return _joined(str(hardware.get("device", "")), *others)
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(filter(None, parts))

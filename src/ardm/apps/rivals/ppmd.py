@@ -1,0 +1,81 @@
+"""PPMd (variant H, that of 7-Zip) which has read the training text before it codes an item.
+
+The package cannot keep a primed state, so both sides code the training text again for each item, and their times
+hold this. The stream of text and item begins with bytes that the text alone decides; of the rest, the number by
+which it exceeds the end of the text's own stream is the item's file, as the decoder has the latter:
+
+    rest(text + item) = rest(text) * 256^m + excess,    0 <= excess < 256^(m + 4)
+
+with m the bytes that the item made the coder put out. The coder's last range is at least 256^3 wide, so excess
+may be rounded up to a multiple of 256^3 and is written in m + 1 bytes: the item's bits and at most 2 bytes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ardm.apps.bench.items import Item
+from ardm.apps.rivals.rival import OneByOne
+from ardm.codec.format.wire import Cursor, varint
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ppmd(OneByOne):
+    """PPMd primed with a text."""
+
+    name: str = "PPMd (order 8, primed)"
+    package: str | None = "pyppmd"
+    order: int = 8
+    memory_bytes: int = 2**28
+    """Enough for the statistics of the training text at this order; with less they would be dropped on the way."""
+    text: bytes = b""
+    """What was read before."""
+    item_length: int | None = None
+    """The length that all items have; None writes it in each file."""
+
+    def prepare(self, training: Sequence[Item]) -> "Ppmd":
+        """Primed with all training items, the last one nearest."""
+        return replace(self, text=b"".join(item for item in training if isinstance(item, bytes)))
+
+    def encode_item(self, item: bytes) -> bytes:
+        """The item's length, unless it is known, and its excess."""
+        if self.item_length not in (None, len(item)):
+            raise ValueError(f"an item has {len(item)} bytes where all should have {self.item_length}")
+        length = b"" if self.item_length is not None else varint(len(item))
+        text_rest, rest = self._primed.rest, self._stream(item).rest
+        num_new = len(rest) - len(text_rest)
+        excess = int.from_bytes(rest) - (int.from_bytes(text_rest) << 8 * num_new)
+        return length + (-(-excess >> 24)).to_bytes(num_new + 1)
+
+    def decode_item(self, file: bytes) -> bytes:
+        """The item, after the training text."""
+        import pyppmd
+
+        cursor = Cursor(file)
+        length = cursor.varint() if self.item_length is None else self.item_length
+        text_rest, excess = self._primed.rest, cursor.rest()
+        num_new = len(excess) - 1
+        rest = (int.from_bytes(text_rest) << 8 * num_new) + (int.from_bytes(excess) << 24)
+        stream = self._primed.known + rest.to_bytes(len(text_rest) + num_new)
+        decoder = pyppmd.Ppmd7Decoder(self.order, self.memory_bytes)
+        return decoder.decode(stream, len(self.text) + length)[len(self.text) :]
+
+    @cached_property
+    def _primed(self) -> "_Stream":
+        return self._stream(b"")
+
+    def _stream(self, item: bytes) -> "_Stream":
+        import pyppmd
+
+        encoder = pyppmd.Ppmd7Encoder(self.order, self.memory_bytes)
+        known = encoder.encode(self.text)
+        return _Stream(known=known, rest=encoder.encode(item) + encoder.flush())
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Stream:
+    """A text and an item, coded."""
+
+    known: bytes
+    """What was put out when the text had been read; no later carry can change it."""
+    rest: bytes

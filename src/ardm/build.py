@@ -1,0 +1,121 @@
+"""Models from configurations: networks, parametrizations and baselines, freshly initialised."""
+
+from collections.abc import Callable, Mapping
+
+from torch import nn
+
+from ardm.baselines.causal import Autoregressive
+from ardm.baselines.d3pm import D3PM
+from ardm.baselines.methods import Baseline, build_causal_network, noise_process, num_noise_levels
+from ardm.config import (
+    MIXTURE_NAMES,
+    DepthConfig,
+    ImageData,
+    PaperWaveNetConfig,
+    ParametrizationName,
+    RunConfig,
+    TransformerConfig,
+)
+from ardm.depth import BaseDepthMap, absorbing
+from ardm.errors import ExactError, UsageError
+from ardm.exact.transformer import ExactTransformer
+from ardm.exact.unet import ExactUNet
+from ardm.exact.wavenet import ExactWaveNet
+from ardm.model import ARDM
+from ardm.nn import NETWORKS
+from ardm.parametrizations import (
+    CompandedMixtureParametrization,
+    DataParametrization,
+    DirectParametrization,
+    LogisticMixtureParametrization,
+    Parametrization,
+)
+
+MAX_LOGITS = 4096
+"""Classes for which a row of logits is affordable."""
+EXACT_NETWORKS = {"unet": ExactUNet, "transformer": ExactTransformer, "paper-wavenet": ExactWaveNet}
+MIXTURES: dict[ParametrizationName, type[LogisticMixtureParametrization]] = {
+    "logistic": LogisticMixtureParametrization,
+    "companded": CompandedMixtureParametrization,
+}
+
+
+def build_model(config: RunConfig, num_classes: int) -> ARDM | Baseline:
+    """A freshly initialised model of the configured method for K classes."""
+    if config.method.is_ardm:
+        return build_ardm(config, num_classes)
+    return _build_diffusion(config, num_classes) if config.method.is_diffusion else _build_causal(config, num_classes)
+
+
+def build_ardm(config: RunConfig, num_classes: int) -> ARDM:
+    """A freshly initialised ARDM for K classes, whatever the configured method."""
+    parametrization = build_parametrization(config.depth, num_classes)
+    return ARDM(_build_network(config, NETWORKS, parametrization), parametrization, config.data.shape)
+
+
+def build_parametrization(config: DepthConfig, num_classes: int) -> Parametrization:
+    """The parametrization, with its depth map, for K classes."""
+    if config.parametrization == "data" and num_classes > MAX_LOGITS:
+        raise UsageError(
+            f"{num_classes} classes are too many for a logit each; use the companded parametrization, or direct "
+            "with a base"
+        )
+    if config.base is None:
+        depth = absorbing(num_classes, config.absorbing_value)
+        if config.parametrization in MIXTURE_NAMES:
+            return MIXTURES[config.parametrization](depth, config.num_components, config.min_log_scale)
+        return DataParametrization(depth)
+    if not 2 <= config.base < num_classes:
+        raise UsageError(
+            f"the base must lie in 2..{num_classes - 1} for {num_classes} classes, got {config.base}; "
+            "leave it out for an order-agnostic model"
+        )
+    digits = BaseDepthMap(num_classes, config.base)
+    return DataParametrization(digits) if config.parametrization == "data" else DirectParametrization(digits)
+
+
+def build_exact_core(config: RunConfig, parametrization: Parametrization) -> nn.Module:
+    """The exact form of the network, with all of its integers zero."""
+    if config.network.kind not in EXACT_NETWORKS:
+        kinds = ", ".join(EXACT_NETWORKS)
+        raise ExactError(f"a {config.network.kind} network has no exact form; these have one: {kinds}")
+    knows_length = isinstance(config.network, TransformerConfig | PaperWaveNetConfig)
+    lengths = {"max_length": config.data.num_variables} if knows_length else {}
+    return _build_network(config, EXACT_NETWORKS, parametrization, **lengths)
+
+
+def _build_diffusion(config: RunConfig, num_classes: int) -> D3PM:
+    num_levels = num_noise_levels(config.method, config.network)
+    parametrization = build_parametrization(config.depth, num_classes)
+    return D3PM(
+        _build_network(config, NETWORKS, parametrization, num_stages=num_levels),
+        noise_process(config.method, num_classes, config.depth.absorbing_value),
+        config.data.shape,
+        weighted=not config.method.is_absorbing,
+        num_levels=num_levels,
+    )
+
+
+def _build_causal(config: RunConfig, num_classes: int) -> Autoregressive:
+    parametrization = build_parametrization(config.depth, num_classes)
+    network = build_causal_network(
+        config.network,
+        num_values=parametrization.depth.num_values,
+        num_outputs=parametrization.num_outputs,
+        is_permuted=config.method.is_permuted,
+    )
+    return Autoregressive(network, parametrization, config.data.shape)
+
+
+def _build_network(
+    config: RunConfig, networks: Mapping[str, Callable[..., nn.Module]], parametrization: Parametrization, **sizes: int
+) -> nn.Module:
+    channels = {"num_channels": config.data.shape[-1]} if isinstance(config.data, ImageData) else {}
+    stages = {"num_stages": parametrization.depth.num_stages}
+    return networks[config.network.kind](
+        config.network,
+        num_values=parametrization.depth.num_values,
+        num_outputs=parametrization.num_outputs,
+        **channels,
+        **stages | sizes,
+    )

@@ -1,0 +1,148 @@
+"""What benchmarks share: rows that are printed or written, and flags of presets."""
+
+import math
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from ardm.cli.common import OutputPath, hardware, require_positive
+from ardm.cli.train import PresetName
+from ardm.errors import UsageError
+from ardm.runtime.files import check_writable
+from ardm.runtime.output import to_json, write_output
+
+if TYPE_CHECKING:
+    import torch
+
+    from ardm.config import RunConfig
+    from ardm.runtime.device import Runtime
+
+Row = TypeVar("Row")
+"""A dataclass with what was measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Benchmark(ABC):
+    """A table for a reader, or the same as JSON."""
+
+    json: bool = False
+    """Print JSON; the table goes to stderr then."""
+    output: OutputPath = None
+    """Write JSON to this file instead."""
+
+    @property
+    def as_json(self) -> bool:
+        """Whether nothing but JSON is wanted."""
+        return self.json or self.output is not None
+
+    def run(self) -> None:
+        """Time and print."""
+        check_writable(self.output)
+        self.measure()
+
+    @abstractmethod
+    def measure(self) -> None:
+        """Measure rows and show them."""
+
+    def place(self) -> "torch.device":
+        """Where it computes."""
+        import torch
+
+        return torch.device("cpu")
+
+    def show(self, rows: Iterable[Row], header: str, line: Callable[[Row], str]) -> list[Row]:
+        """Print each row when it has been measured, below a header, and write all of them as JSON if asked to."""
+        shown: list[Row] = []
+        place = sys.stderr if self.as_json else sys.stdout
+        for row in rows:
+            print(line(row) if shown else f"{header}\n{line(row)}", flush=True, file=place)
+            shown.append(row)
+        if self.as_json:
+            self._write_json(shown)
+        return shown
+
+    def _write_json(self, rows: Sequence[Row]) -> None:
+        """Each row with what it was measured on."""
+        machine = {"hardware": hardware(self.place())}
+        write_output(self.output, to_json([asdict(row) | machine for row in rows]))  # type: ignore[call-overload]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnDevice(Benchmark):
+    """A benchmark of networks."""
+
+    device: str | None = None
+    """Where networks compute, such as cpu or cuda; by default CUDA where there is one."""
+
+    def place(self) -> "torch.device":
+        """Where networks compute."""
+        from ardm.runtime.device import Runtime
+
+        return Runtime.choose(self.device).device
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfPresets(OnDevice):
+    """A benchmark of presets, whose weights are random, each timed for some seconds."""
+
+    presets: tuple[PresetName, ...] = ()
+    """Whose networks to time."""
+    base: int | None = None
+    """Take upscale models with digits in this base."""
+    parametrization: Literal["data", "direct"] | None = None
+    """Of upscale models; direct by default."""
+    batch_size: int | None = None
+    """Items of a step, by default the preset's."""
+    seconds: float = 10.0
+    """About how long to time each row."""
+    no_compile: bool = False
+    """Run networks as they are instead of compiling them first (CUDA only)."""
+
+    def run(self) -> None:
+        """Time and print."""
+        require_positive(batch_size=self.batch_size, seconds=self.seconds)
+        require_finite(seconds=self.seconds)
+        if self.parametrization is not None and self.base is None:
+            raise UsageError("--parametrization is for upscale models: give --base too")
+        super().run()
+
+    def runtime(self) -> "Runtime":
+        """Where and how networks run."""
+        from ardm.runtime.device import Runtime
+
+        return Runtime.choose(self.device, compile=not self.no_compile)
+
+    def configurations(self) -> "list[RunConfig]":
+        """Those of the presets, as the flags change them."""
+        if not self.presets:
+            raise UsageError("name the presets, such as --presets cifar10 cifar10-paper")
+        return [self.changed(preset) for preset in self.presets]
+
+    def changed(self, preset: str) -> "RunConfig":
+        """A preset's configuration as the flags change it."""
+        from ardm.presets import PRESETS
+
+        config = PRESETS[preset]()
+        if self.batch_size is not None:
+            config = replace(config, train=replace(config.train, batch_size=self.batch_size))
+        if self.base is None:
+            return config
+        from ardm.apps.bench.training import random_corpus
+        from ardm.build import build_parametrization
+
+        try:
+            depth = replace(config.depth, base=self.base, parametrization=self.parametrization or "direct")
+            config = replace(config, depth=depth)
+            build_parametrization(config.depth, random_corpus(config).num_classes)
+            return config
+        except ValueError as error:
+            raise UsageError(f"{preset}: {error}") from None
+
+
+def require_finite(**flags: float | None) -> None:
+    """A usage error for the first flag that is infinite."""
+    for name, value in flags.items():
+        if value == math.inf:
+            raise UsageError(f"--{name.replace('_', '-')} must be finite, got {value}")

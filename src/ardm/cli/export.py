@@ -1,0 +1,103 @@
+"""ardm export."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from ardm.cli.common import load, planning_losses, progress, require_a_call_a_stage, require_positive
+from ardm.errors import UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ardm.checkpoint import TrainedModel
+
+PASSES = 4
+DEFAULT_CALLS = {"text": 100, "images": 100, "sound": 500}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """Make an exact model of a run: integers that every machine computes alike, and the order that codes best."""
+
+    run_folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """A run's folder or a model file."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
+    """The exact model's file."""
+    data: Path | None = None
+    """The data that the run was trained on; by default where the run found it."""
+    calls: int | None = None
+    """Network calls that the model codes an item with unless told otherwise; by default 100, for sound 500. More than
+    there are variables: one for each."""
+    order: str | None = None
+    """raster, reverse, spaced, halton, strands or pseudorandom:SEED; by default what codes held-out items best."""
+    items: int = 64
+    """Training items that set the scales of activations."""
+    valid_items: int = 8
+    """Held-out items that choose the order and the kind of schedule."""
+    seed: int = 0
+    device: str | None = None
+
+    def run(self) -> None:
+        """Round the network, choose order and schedules, write the file, and say what rounding costs."""
+        require_positive(items=self.items, valid_items=self.valid_items, calls=self.calls)
+        import torch
+
+        from ardm.checkpoint import save_model
+        from ardm.codec.plan import parse_order
+        from ardm.export import SCHEDULE_KINDS, export_model, num_tried
+        from ardm.media import load_corpus
+
+        order = None if self.order is None else parse_order(self.order)
+        trained, _, _ = load(self.run_folder, self.device)
+        if trained.exact is not None:
+            raise UsageError(f"{self.run_folder} is an exact model already")
+        calls = self.calls or DEFAULT_CALLS[trained.config.data.medium]
+        require_a_call_a_stage(calls, trained.model.num_stages)
+        corpus = load_corpus(trained.config.data, self._data_path())
+        shape = trained.model.shape
+        train = corpus.items("train", shape)
+        calibrating = torch.from_numpy(train[[i * len(train) // self.items for i in range(self.items)]]).long()
+        chosen = torch.from_numpy(corpus.items("valid", shape)[: self.valid_items]).long()
+        num_items = (0 if order else num_tried(chosen)) + len(SCHEDULE_KINDS) * len(chosen)
+        with progress("trying orders and schedules", calls * num_items) as advance:
+            exact = export_model(
+                trained,
+                calibrating,
+                chosen,
+                planning_losses(trained),
+                num_calls=calls,
+                order=order,
+                seed=self.seed,
+                on_step=advance,
+            )
+        save_model(self.output, exact)
+        part = exact.exact
+        assert part is not None
+        schedule = part.coding.schedules[part.coding.default]
+        print(f"{self.output}: {self.output.stat().st_size:,} bytes, model {part.identity.hex()}")
+        print(f"codes in {schedule.num_calls} calls, {part.coding.order.name} order")
+        before, after = (mean_bound(model, chosen, self.seed) for model in (trained, exact))
+        cost = f"{before:.4f} to {after:.4f} bits a variable, {100 * (after / before - 1):+.2f}%"
+        print(f"rounding: {cost} (bound, {PASSES} passes over {len(chosen)} held-out items)")
+
+    def _data_path(self) -> Path:
+        from ardm.train.run_folder import read_data_path
+
+        path = self.data or read_data_path(self.run_folder)
+        if path is None:
+            raise UsageError(f"{self.run_folder} does not say where its data lies; give it with --data")
+        return path
+
+
+def mean_bound(trained: "TrainedModel", items: "Tensor", seed: int) -> float:
+    """Bits for each variable, with the same draws for every model."""
+    import torch
+
+    from ardm.likelihood import bound
+
+    device = next(trained.model.buffers()).device
+    generator = torch.Generator(device).manual_seed(seed)
+    return bound(trained.model, items.to(device), generator, num_passes=PASSES, batch_size=16).bits_per_dim

@@ -1,0 +1,156 @@
+"""The command line: parse, run one command, print errors in one line.
+
+Exit status: 0 fine, 1 failed, 2 bad usage, 143 terminated. `--debug` anywhere shows the traceback of an error.
+"""
+
+import contextlib
+import io
+import os
+import signal
+import sys
+from typing import Annotated, Any, get_args, get_type_hints
+
+import tyro
+
+from ardm.cli.bench import Bench
+from ardm.cli.compress import Compress, Decompress
+from ardm.cli.data import Data
+from ardm.cli.demo import Demo
+from ardm.cli.evaluate import Evaluate
+from ardm.cli.export import Export
+from ardm.cli.info import Info
+from ardm.cli.messages import one_line, unknown_arguments
+from ardm.cli.models import Models
+from ardm.cli.plan import Plan
+from ardm.cli.report import Report
+from ardm.cli.sample import Infill, Sample
+from ardm.cli.serve import Serve
+from ardm.cli.train import Train
+from ardm.errors import UsageError
+from ardm.runtime.launch import END_BY_SIGNAL, elect_reporter, leave, num_launched, say
+from ardm.runtime.signals import Terminated, ignore_signals, raise_signals
+
+Command = (
+    Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Evaluate, tyro.conf.subcommand("eval")]
+    | Annotated[Sample, tyro.conf.subcommand("sample")]
+    | Annotated[Infill, tyro.conf.subcommand("infill")]
+    | Annotated[Plan, tyro.conf.subcommand("plan")]
+    | Annotated[Export, tyro.conf.subcommand("export")]
+    | Annotated[Compress, tyro.conf.subcommand("compress")]
+    | Annotated[Decompress, tyro.conf.subcommand("decompress")]
+    | Annotated[Info, tyro.conf.subcommand("info")]
+    | Annotated[Models, tyro.conf.subcommand("models")]
+    | Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[Data, tyro.conf.subcommand("data")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
+    | Annotated[Bench, tyro.conf.subcommand("bench")]
+    | Annotated[Serve, tyro.conf.subcommand("serve")]
+)
+
+SHARED_COMMANDS = (Train, Evaluate, Sample, Infill, Compress, Decompress)
+"""Those that several processes of torchrun share; each of the others would do it all again."""
+BAD_USAGE = 2
+DESCRIPTION = (
+    "Autoregressive Diffusion Models: train, score, plan, sample and infill discrete data. "
+    "--version prints the version; --debug with any command shows the traceback of an error."
+)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return its exit status."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in arguments
+    arguments = [a for a in arguments if a != "--debug"]
+    if arguments == ["--version"]:
+        from ardm.version import __version__
+
+        print(f"ardm {__version__}")
+        return 0
+    try:
+        command = parse(arguments)
+        check_launch(command)
+        command.run()
+    except KeyboardInterrupt as interruption:
+        return end_by(interruption)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has gone; nothing is left to say, and no one to say it to
+        return 1
+    except Exception as error:
+        if debug:
+            raise
+        expected = isinstance(error, (ValueError, OSError, MemoryError))
+        message = str(error) if expected else f"unexpected {type(error).__name__}: {error} (--debug shows where)"
+        return fail(message or type(error).__name__, BAD_USAGE if isinstance(error, UsageError) else 1)
+    return 0
+
+
+def parse(arguments: list[str]) -> Command:
+    """The command that the arguments name, or a UsageError in one line."""
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            command, unknown = tyro.cli(
+                Command,
+                args=arguments,
+                prog="ardm",
+                description=DESCRIPTION,
+                config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
+                return_unknown_args=True,
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        raise UsageError(one_line(complaint.getvalue(), name_of(arguments), arguments)) from None
+    if unknown:
+        raise UsageError(unknown_arguments(unknown, command, name_of(arguments)))
+    return command
+
+
+def name_of(arguments: list[str], choices: Any = Command, name: str = "ardm") -> str:
+    """The command, and the subcommand if it has any, that arguments name, whatever flags come before."""
+    commands = {choice.__metadata__[0].name: choice.__origin__ for choice in get_args(choices)}
+    for place, word in enumerate(arguments):
+        if word in commands:
+            subcommands = get_type_hints(commands[word], include_extras=True).get("what")
+            return name_of(arguments[place + 1 :], subcommands, f"{name} {word}")
+        is_value = place and arguments[place - 1].startswith("--")
+        if not word.startswith("-") and not is_value:
+            break
+    return name
+
+
+def check_launch(command: Command) -> None:
+    """A usage error where several processes would do the same, and write to the same file."""
+    if num_launched() > 1 and not isinstance(command, SHARED_COMMANDS):
+        raise UsageError(f"ardm {type(command).__name__.lower()} is for one process: start it without torchrun")
+
+
+def fail(message: str, status: int) -> int:
+    """Print an error as one line on stderr; of several processes that have to end, one does."""
+    if elect_reporter():
+        say(" ".join(message.split()), names_process=status != BAD_USAGE)  # all find the same bad usage
+    return status
+
+
+def end_by(interruption: KeyboardInterrupt) -> int:
+    """Print that a signal has come; no other one is answered."""
+    ignore_signals()
+    return fail(*END_BY_SIGNAL[signal.SIGTERM if isinstance(interruption, Terminated) else signal.SIGINT])
+
+
+def entry_point() -> None:
+    """The command line as a process of its own."""
+    try:
+        raise_signals()
+        if "OMP_WAIT_POLICY" not in os.environ:
+            # Threads that sleep wake up late, and those that spin for long starve as soon as another process wants a
+            # core.
+            os.environ.setdefault("GOMP_SPINCOUNT", "2000")
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+        status = main()
+        ignore_signals()  # torchrun may send one to a process that has done its part
+    except KeyboardInterrupt as interruption:
+        status = end_by(interruption)
+    leave(status)

@@ -1,0 +1,67 @@
+"""ardm serve."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from ardm.errors import UsageError
+
+MAX_PORT = 65535
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serve:
+    """A page on this machine to play with models: fill gaps, watch it happen, compress and restore files.
+
+    Nothing leaves the machine, and no file of it can be read through the page. Ctrl-C ends it.
+    """
+
+    models: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="MODEL...")] = ()
+    """Exact models (which also compress), model files or runs."""
+    port: int = 8420
+    """Where to listen; 0 takes any port that is free."""
+    host: str = "127.0.0.1"
+    """The address to listen at: other machines can reach the page only if you change this. There is no password."""
+    open: bool = False
+    """Open the page in a browser."""
+    device: str | None = None
+
+    def run(self) -> None:
+        """Serve until interrupted."""
+        if not 0 <= self.port <= MAX_PORT:
+            raise UsageError(f"--port must lie in 0..{MAX_PORT}, got {self.port}")
+        check_installed()
+        from ardm.apps.serve.guard import LOCAL_NAMES
+        from ardm.apps.serve.models import find_models, load_shelf
+        from ardm.apps.serve.server import address, bound_socket, open_browser, run_server
+
+        paths = find_models(self.models)
+        with bound_socket(self.host, self.port) as listener:
+            shelf = load_shelf(paths, self.device)
+            url = address(self.host, listener.getsockname()[1])
+            names = ", ".join(served.title for served in shelf.models.values())
+
+            def on_start() -> None:
+                print(f"{url} ({names}); Ctrl-C ends it", flush=True)
+                if self.host not in LOCAL_NAMES:
+                    print("note: other machines can reach this page, and there is no password", file=sys.stderr)
+                if self.open:
+                    open_browser(url)
+
+            try:
+                run_server(shelf, listener, self.host, on_start)
+            except KeyboardInterrupt as stop:
+                if type(stop) is not KeyboardInterrupt:  # a SIGTERM, which is told by the exit status
+                    raise
+
+
+def check_installed() -> None:
+    """A UsageError where what the server needs is missing."""
+    from importlib.util import find_spec
+
+    missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
+    if missing:
+        raise UsageError(f"the page needs {' and '.join(missing)}: pip install 'ardm[serve]'")

@@ -1,0 +1,1 @@
+"""The bytes of compressed files and archives: docs/format.md in code."""

@@ -1,0 +1,109 @@
+"""What is left of an archive whose last trailer or index is damaged or was never written.
+
+The file is read once from the front for the markers of groups and indices. A block counts if its check holds at its
+place. Where bodies end at the next block, or at the end of the file, they are passed over; otherwise (a cut, a
+damaged block) the search goes on inside them. The last index whose check holds, and the groups after it, tell what is
+there. Later groups overrule earlier ones: after a crash and a new attempt the file may hold both.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from ardm.codec.format.blocks import (
+    GROUP,
+    INDEX,
+    Block,
+    Index,
+    Source,
+    decode_group,
+    decode_index,
+    read_archive_header,
+    read_block,
+)
+from ardm.codec.format.directory import Listing, total_length
+from ardm.codec.format.entries import Limits
+from ardm.codec.format.options import Options
+from ardm.errors import DamagedError, TooLargeError
+
+_MARKER = re.compile(b"|".join(map(re.escape, (GROUP, INDEX))))
+_WINDOW = 2**20
+_MOST_READS = 16
+"""Times the file's length: enough for any archive, and a bound for one made to waste time."""
+
+
+def recover(source: Source, limits: Limits) -> Index:
+    """An index of the entries that blocks still describe; a DamagedError if no block is left."""
+    blocks = list(_blocks(source, limits))
+    if not blocks:
+        raise DamagedError("the archive is damaged: neither its index nor any group of entries is left")
+    index, later_blocks = _last_index(source, blocks, limits)
+    latest = {listing.name: (0, listing) for listing in index.listings}
+    for age, block in enumerate(later_blocks, start=1):
+        for listing in decode_group(block, index.options, limits):
+            latest[listing.name] = (age, listing)
+        limits.check("entries", len(latest))
+    whole = [(age, listing) for age, listing in latest.values() if listing.end <= source.length]
+    return Index(options=index.options, listings=tuple(_without_overlaps(whole)))
+
+
+def _last_index(source: Source, blocks: list[Block], limits: Limits) -> tuple[Index, list[Block]]:
+    """The last index, which lists all that lies before it, and the groups after it; an empty one if none is left."""
+    for place in reversed(range(len(blocks))):
+        if blocks[place].marker == INDEX:
+            return decode_index(blocks[place], limits), blocks[place + 1 :]
+    return Index(options=_header_options(source), listings=()), blocks
+
+
+def _header_options(source: Source) -> Options | None:
+    try:
+        return read_archive_header(source)
+    except DamagedError:
+        return None  # entries that share them will say that the model is lost
+
+
+def _blocks(source: Source, limits: Limits) -> Iterator[Block]:
+    """The groups and indices whose checks hold, in the order of the file."""
+    resume = 0
+    for offset in _markers(source):
+        if offset < resume:
+            continue
+        try:
+            block = read_block(source, offset, limits)
+            resume = _end_of_bodies(source, block, limits)
+        except (DamagedError, TooLargeError):
+            continue
+        finally:
+            _check_effort(source)
+        yield block
+
+
+def _markers(source: Source) -> Iterator[int]:
+    """The offsets of all bytes that look like the start of a block."""
+    for start in range(0, source.length, _WINDOW):
+        window = source.read_up_to(start, _WINDOW + len(GROUP) - 1)
+        yield from (start + match.start() for match in _MARKER.finditer(window))
+
+
+def _end_of_bodies(source: Source, block: Block, limits: Limits) -> int:
+    """Where the search goes on after a block: behind its bodies if they are all there."""
+    if block.marker == INDEX:
+        return block.end
+    end = block.end + total_length(block.content, limits)
+    whole = end == source.length or _MARKER.match(source.read_up_to(min(end, source.length), len(GROUP)))
+    return end if whole else block.end
+
+
+def _check_effort(source: Source) -> None:
+    if source.num_read > _MOST_READS * source.length:
+        raise DamagedError("the archive is damaged: it holds more false blocks than any archive should")
+
+
+def _without_overlaps(aged: Iterable[tuple[int, Listing]]) -> list[Listing]:
+    """The listings in the order of their places; of two that share bytes, the one of the later block."""
+    kept: list[tuple[int, Listing]] = []
+    for age, listing in sorted(aged, key=lambda pair: (pair[1].offset, pair[1].end)):
+        while kept and kept[-1][1].end > listing.offset and kept[-1][0] < age:
+            kept.pop()
+        if not kept or kept[-1][1].end <= listing.offset:
+            kept.append((age, listing))
+    return [listing for _, listing in kept]

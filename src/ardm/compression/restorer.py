@@ -1,0 +1,215 @@
+"""Compressed files and archives restored to files, many at once."""
+
+import io
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from ardm.codec.canvases import Batching
+from ardm.codec.format.archive import ARCHIVE_SUFFIX, ArchiveReader, is_archive
+from ardm.codec.format.entries import Coded, Entry, Limits, Raw
+from ardm.codec.format.short import is_short, read_short
+from ardm.codec.format.single import SINGLE_SUFFIX, read_single
+from ardm.compression.content_codec import CodecSet, ContentCodec
+from ardm.compression.outcomes import Done, Outcome, grouped
+from ardm.compression.sources import Source
+from ardm.errors import ArdmError, DataError, UnknownModelError
+from ardm.media.contents import Content, num_variables
+from ardm.media.layouts import restored_file, restored_suffix
+from ardm.runtime.files import write_file
+
+
+@dataclass(frozen=True, kw_only=True)
+class Destination:
+    """Where restored files go."""
+
+    folder: Path | None = None
+    """None: beside the compressed file; for an archive, to a folder there with the archive's name."""
+    file: Path | None = None
+    """The place of the only file that is restored."""
+    force: bool = False
+    """Whether existing files are replaced."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Restorer:
+    """Restores compressed files and archives with the models at hand.
+
+    What is damaged does not keep the rest; but where a model is missing nothing is restored.
+    """
+
+    codecs: Sequence[ContentCodec]
+    """One of each model."""
+    batching: Batching
+    destination: Destination
+    limits: Limits = field(default_factory=Limits)
+
+    @cached_property
+    def models(self) -> CodecSet:
+        """All of them together."""
+        return CodecSet(self.codecs)
+
+    def restore(self, sources: Sequence[Source], entries: Sequence[str] = ()) -> Outcome:
+        """Restore all that compressed files and archives hold, or of archives some entries by their names."""
+        self._check_models(sources, entries)
+        outcome = Outcome()
+        taken: dict[str, list[Path]] = {}
+        wanted = (one for one in self._found(sources, entries, outcome) if self._is_free(one, outcome))
+        for group in grouped(wanted, lambda one: one.entry.fields.content_bytes, self.batching.num_processes):
+            start = time.perf_counter()
+            restored = self.models.decode([one.entry for one in group], self.batching)
+            seconds = time.perf_counter() - start
+            total = sum(num_variables(one.entry.fields) for one in group)
+            for one, content in zip(group, restored, strict=True):
+                share = seconds * num_variables(one.entry.fields) / max(1, total)
+                try:
+                    outcome.done.append(self._write(one, content, taken, share))
+                except (ArdmError, OSError) as error:
+                    outcome.fail(one.file, error)
+        return outcome
+
+    def _check_models(self, sources: Sequence[Source], entries: Sequence[str]) -> None:
+        """An UnknownModelError that names all models that are missing."""
+        files: dict[str, list[Path]] = {}
+        for source in sources:
+            for model in self._models_of(source, entries):
+                files.setdefault(model, []).append(source.path)
+        missing = [model for model in files if not self._is_at_hand(model)]
+        if missing:
+            needs = ", ".join(f"{_need(files[model])} model {model}" for model in missing)
+            are, them = ("are", "them") if len(missing) > 1 else ("is", "it")
+            raise UnknownModelError(f"nothing was restored: {needs}, which {are} not at hand; give {them} with --model")
+
+    def _is_at_hand(self, model: str) -> bool:
+        return any(codec.identity.hex().startswith(model) for codec in self.codecs)
+
+    def _models_of(self, source: Source, entries: Sequence[str]) -> list[str]:
+        """The models that entries name, in hexadecimal; none for what cannot be read, which is told on restoring."""
+        try:
+            with source.path.open("rb") as file:
+                if is_archive(file.read(8)):
+                    return _models_in_archive(ArchiveReader(file, self.limits), entries)
+            self.limits.check("content_bytes", source.path.stat().st_size)
+            return _models_in_file(source.path.read_bytes(), self.limits)
+        except (ArdmError, OSError):
+            return []
+
+    def _found(self, sources: Sequence[Source], entries: Sequence[str], outcome: Outcome) -> "Iterator[_Found]":
+        for source in sources:
+            try:
+                with source.path.open("rb") as file:
+                    if is_archive(file.read(8)):
+                        yield from self._in_archive(source, file, entries, outcome)
+                    else:
+                        yield self._in_file(source)
+            except (ArdmError, OSError) as error:
+                outcome.fail(source.path, error)
+
+    def _in_file(self, source: Source) -> "_Found":
+        self.limits.check("content_bytes", source.path.stat().st_size)
+        data = source.path.read_bytes()
+        name = source.name if self.destination.folder else source.path.name
+        stem = name.removesuffix(SINGLE_SUFFIX)
+        return _Found(
+            file=str(source.path),
+            path=(self.destination.folder or source.path.parent) / (stem if stem != name else f"{name}.restored"),
+            entry=self.models.entry_of(data, self.limits),
+            num_compressed=len(data),
+        )
+
+    def _in_archive(
+        self, source: Source, file: io.BufferedReader, entries: Sequence[str], outcome: Outcome
+    ) -> "Iterator[_Found]":
+        reader = ArchiveReader(file, self.limits)
+        if reader.recovered:
+            outcome.notes.append(f"{source.path} has a damaged index; its entries were found by a scan")
+        folder = self.destination.folder or _folder_for(source.path)
+        for name in entries or reader:
+            label = f"{source.path}: {name}"
+            try:
+                entry = reader.read(name)
+            except ArdmError as error:
+                outcome.fail(label, error)
+                continue
+            yield _Found(file=label, path=folder / name, entry=entry, num_compressed=reader.listings[name].length)
+
+    def _is_free(self, one: "_Found", outcome: Outcome) -> bool:
+        target, suffix = self.destination.file or one.target, restored_suffix(one.entry.fields)
+        if suffix is not None and target.suffix.lower() != suffix:
+            outcome.fail(
+                one.file, DataError(f"it is restored as {suffix[1:].upper()}; give a name that ends in {suffix}")
+            )
+            return False
+        if target.exists() and not self.destination.force:
+            outcome.fail(one.file, DataError(f"{target} is there already; --force replaces it"))
+            return False
+        return True
+
+    def _write(self, one: "_Found", content: Content | ArdmError, taken: dict[str, list[Path]], seconds: float) -> Done:
+        if isinstance(content, ArdmError):
+            raise content
+        target = self.destination.file or one.target
+        _take(target, taken)
+        data = restored_file(content)
+        write_file(target, data)
+        return Done(
+            file=one.file,
+            output=str(target),
+            kind=content.fields.kind,
+            num_bytes=len(data),
+            num_compressed=one.num_compressed,
+            num_variables=content.num_variables,
+            seconds=seconds,
+            is_raw=isinstance(one.entry.content, Raw),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """An entry to restore."""
+
+    file: str
+    """The compressed file; of an archive's entry, with its name."""
+    path: Path
+    """Where it goes, but for a suffix that it may need."""
+    entry: Entry
+    num_compressed: int
+
+    @property
+    def target(self) -> Path:
+        suffix = restored_suffix(self.entry.fields)
+        if suffix is None or self.path.suffix.lower() == suffix:
+            return self.path
+        return self.path.with_name(self.path.name + suffix)
+
+
+def _folder_for(archive: Path) -> Path:
+    """A folder of the archive's name beside it."""
+    stem = archive.name.removesuffix(ARCHIVE_SUFFIX)
+    return archive.with_name(stem if stem != archive.name else f"{stem}.restored")
+
+
+def _models_in_archive(reader: ArchiveReader, entries: Sequence[str]) -> list[str]:
+    options = [reader.listings[name].header.options for name in entries or reader if name in reader]
+    return [one.model.hex() for one in options if one is not None]
+
+
+def _models_in_file(data: bytes, limits: Limits) -> list[str]:
+    if is_short(data):
+        return [read_short(data).model]
+    content = read_single(data, limits).content
+    return [content.options.model.hex()] if isinstance(content, Coded) else []
+
+
+def _need(files: Sequence[Path]) -> str:
+    return f"{files[0]} needs" if len(files) == 1 else f"{len(files)} files need"
+
+
+def _take(target: Path, taken: dict[str, list[Path]]) -> None:
+    """Claim a path; a DataError if another file of this run is there. Some systems do not tell cases apart."""
+    others = taken.setdefault(str(target).casefold(), [])
+    if target.exists() and any(other.exists() and target.samefile(other) for other in others):
+        raise DataError(f"another entry has been restored to {target}; restore this one elsewhere, with --entry and -o")
+    others.append(target)

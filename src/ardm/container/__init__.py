@@ -1,1 +1,0 @@
-"""Compressed files: single ones and archives, their bytes, checks and recovery. Knows no networks."""

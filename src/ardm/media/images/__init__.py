@@ -1,0 +1,1 @@
+"""Images: files, gaps, samples, and how the codec places pixels."""

@@ -1,0 +1,170 @@
+"""Images: 8-bit grey or RGB, with or without alpha, of any size.
+
+| model | image | canvases |
+|---|---|---|
+| colour | RGB | one of 3 channels |
+| colour | grey | one of 3 channels, of which the second and third are hidden |
+| grey | grey | one |
+| grey | RGB | three: G, R - G + 128, B - G + 128, modulo 256 |
+
+RGB whose three channels are equal everywhere lies on canvases as grey does; the side bytes tell. They also hold alpha:
+a form, and what it says, deflated (a constant alpha is one byte instead).
+
+| first side byte | a pixel's byte, modulo 256 |
+|---|---|
+| 0 | alpha |
+| 1 | alpha - left |
+| 2 | alpha - above |
+| 3 | alpha - left - above + the one left of that above |
+| 4 | the only alpha there is |
+| 7 | there is no alpha |
+| + 8 | as before, and the three channels are equal |
+"""
+
+import io
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image
+
+from ardm.codec.format.fields import Fields, ImageFields
+from ardm.codec.format.wire import deflate, inflate
+from ardm.codec.windows import Canvas
+from ardm.data.image_files import IMAGE_SUFFIXES, opened_image, unpacked
+from ardm.errors import DamagedError, DataError
+from ardm.media.contents import Content, image_content, pixels_of
+from ardm.media.layout import Placement
+from ardm.orders import Shape
+
+GREY_IN_COLOUR = np.array([[[False, True, True]]])
+"""The hidden channels of a grey image in a model of colour."""
+CONSTANT = 4
+NO_ALPHA = 7
+EQUAL_CHANNELS = 8
+
+Plane = UInt8[np.ndarray, "H W"]
+
+
+class ImageLayout:
+    """Images for a model of 1 or 3 channels."""
+
+    title = "images"
+    suffixes: Collection[str] = IMAGE_SUFFIXES
+
+    def __init__(self, num_channels: int) -> None:
+        self._num_channels = num_channels
+
+    def read(self, path: Path) -> Content:
+        """The pixels of an image file; a palette and single bits are written out."""
+        with opened_image(path) as image:
+            plain = unpacked(image)
+        if plain.mode not in ("L", "RGB", "LA", "RGBA"):
+            raise DataError(f"{path} has mode {plain.mode}; 8-bit grey and RGB images are handled, convert it first")
+        return image_content(np.asarray(plain))
+
+    def takes(self, fields: Fields) -> bool:
+        """Images of any kind."""
+        return isinstance(fields, ImageFields)
+
+    def place(self, content: Content) -> Placement:
+        """The colours on canvases, alpha at the side."""
+        assert isinstance(content.fields, ImageFields)
+        pixels, mode = pixels_of(content), content.fields.mode
+        side = encode_alpha(pixels[:, :, -1]) if mode.endswith("A") else b""
+        colours = pixels[:, :, : len(mode.removesuffix("A"))]
+        if colours.shape[2] == 3 and (colours == colours[:, :, :1]).all():
+            side = bytes([EQUAL_CHANNELS | (side[0] if side else NO_ALPHA)]) + side[1:]
+            colours = colours[:, :, :1]
+        return Placement(canvases=self._canvases(colours), side=side)
+
+    def _canvases(self, colours: UInt8[np.ndarray, "H W C"]) -> list[Canvas]:
+        if self._num_channels == 1:
+            planes = _differences(colours) if colours.shape[2] == 3 else colours
+            return [Canvas(values=plane[:, :, None]) for plane in np.moveaxis(planes, 2, 0)]
+        if colours.shape[2] == 3:
+            return [Canvas(values=colours)]
+        return [Canvas(values=np.broadcast_to(colours, (*colours.shape[:2], 3)), hidden=GREY_IN_COLOUR)]
+
+    def sizes(self, fields: Fields, side: bytes) -> list[Shape]:
+        """One canvas, or three for a colour image and a grey model."""
+        assert isinstance(fields, ImageFields)
+        num_canvases = 3 if self._num_channels == 1 and not _is_grey(fields, side) else 1
+        return [(fields.height, fields.width, self._num_channels)] * num_canvases
+
+    def blank(self, fields: Fields, side: bytes) -> list[Canvas]:
+        """Zeros, with the same channels hidden."""
+        assert isinstance(fields, ImageFields)
+        hidden = GREY_IN_COLOUR if self._num_channels == 3 and _is_grey(fields, side) else None
+        return [Canvas(values=np.zeros(size, np.uint8), hidden=hidden) for size in self.sizes(fields, side)]
+
+    def raw(self, fields: Fields, side: bytes, canvases: Sequence[Canvas]) -> bytes:
+        """The pixels row by row."""
+        assert isinstance(fields, ImageFields)
+        colours = np.concatenate([canvas.values for canvas in canvases], axis=2)
+        if _is_grey(fields, side):
+            colours = np.repeat(colours[:, :, :1], 3 if fields.mode.startswith("RGB") else 1, axis=2)
+        elif self._num_channels == 1:
+            colours = _from_differences(colours)
+        if fields.mode.endswith("A"):
+            alpha = decode_alpha(side, fields.height, fields.width)
+            colours = np.concatenate((colours, alpha[:, :, None]), axis=2)
+        return colours.tobytes()
+
+
+def _is_grey(fields: ImageFields, side: bytes) -> bool:
+    """Whether an image lies on canvases as grey does; a DamagedError for side bytes that no image of its mode has."""
+    first, is_rgb = side[0] if side else NO_ALPHA, fields.mode.startswith("RGB")
+    equal_channels, has_alpha = bool(first & EQUAL_CHANNELS), first & ~EQUAL_CHANNELS != NO_ALPHA
+    fits = has_alpha == fields.mode.endswith("A") and (has_alpha or len(side) == equal_channels)
+    if not fits or (equal_channels and not is_rgb):
+        raise DamagedError(f"its side bytes are none of an image of mode {fields.mode}")
+    return equal_channels or not is_rgb
+
+
+def image_file(content: Content) -> bytes:
+    """A PNG file of an image."""
+    assert isinstance(content.fields, ImageFields)
+    pixels, file = pixels_of(content), io.BytesIO()
+    Image.fromarray(pixels[:, :, 0] if content.fields.mode == "L" else pixels).save(file, format="PNG")
+    return file.getvalue()
+
+
+def _differences(colours: UInt8[np.ndarray, "H W 3"]) -> UInt8[np.ndarray, "H W 3"]:
+    red, green, blue = np.moveaxis(colours, 2, 0)
+    return np.stack((green, red - green + np.uint8(128), blue - green + np.uint8(128)), axis=2)
+
+
+def _from_differences(planes: UInt8[np.ndarray, "H W 3"]) -> UInt8[np.ndarray, "H W 3"]:
+    green, red, blue = np.moveaxis(planes, 2, 0)
+    return np.stack((red + green - np.uint8(128), green, blue + green - np.uint8(128)), axis=2)
+
+
+def encode_alpha(alpha: Plane) -> bytes:
+    """The side bytes of an alpha plane: the shortest form."""
+    if (alpha == alpha[0, 0]).all():
+        return bytes([CONSTANT, alpha[0, 0]])
+    left = np.diff(alpha, axis=1, prepend=np.uint8(0))
+    forms = (alpha, left, _minus_above(alpha), _minus_above(left))
+    return min((bytes([form]) + deflate(plane.tobytes()) for form, plane in enumerate(forms)), key=len)
+
+
+def decode_alpha(side: bytes, height: int, width: int) -> Plane:
+    """The alpha plane that side bytes hold."""
+    form, data = side[0] & ~EQUAL_CHANNELS, side[1:]
+    if form > CONSTANT or (form == CONSTANT and len(data) != 1):
+        raise DamagedError(f"its alpha has a form without meaning: {form}")
+    if form == CONSTANT:
+        return np.full((height, width), data[0], np.uint8)
+    plain = inflate(data, height * width)
+    if len(plain) != height * width:
+        raise DamagedError("its alpha does not have the image's size")
+    plane = np.frombuffer(plain, np.uint8).reshape(height, width)
+    if form & 2:
+        plane = np.cumsum(plane, axis=0, dtype=np.uint8)
+    return np.cumsum(plane, axis=1, dtype=np.uint8) if form & 1 else plane
+
+
+def _minus_above(plane: Plane) -> Plane:
+    return np.diff(plane, axis=0, prepend=np.uint8(0))

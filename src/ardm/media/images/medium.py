@@ -1,0 +1,144 @@
+"""Images: files and masks in, PNG files out."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Int, UInt8
+
+from ardm.checkpoint import AnyTrained
+from ardm.config import MAX_VARIABLES, ImageData
+from ardm.data.cifar10 import has_cifar10, load_cifar10
+from ardm.data.corpus import Corpus
+from ardm.data.image_files import opened_image
+from ardm.data.images import load_images, parse_size, read_image
+from ardm.data.packed.description import is_packed
+from ardm.errors import DataError, UsageError
+from ardm.media.images.pictures import grid, write_png
+from ardm.media.medium import GappedItem, Samples
+from ardm.media.packed import packed_images
+from ardm.orders import Shape
+from ardm.runtime.files import check_writable
+from ardm.runtime.output import to_json, write_output
+
+HIDDEN_GREY = 128
+"""How hidden sub-pixels are shown: the paper's absorbing value."""
+
+Images = UInt8[np.ndarray, "N H W C"]
+
+
+class ImageMedium:
+    """The pixels of an image model."""
+
+    unit = "bits/dim"
+    budgets: tuple[int, ...] = (3072, 500, 100, 50)
+    num_states = 8
+    orders: tuple[str, ...] = ("raster", "spaced", "halton")
+
+    def __init__(self, trained: AnyTrained) -> None:
+        assert isinstance(trained.config.data, ImageData)
+        self.data, self._own_shape = trained.config.data, trained.model.shape
+
+    def corpus(self, path: Path) -> Corpus:
+        """CIFAR-10 where it is, or an image or a folder of images, perhaps packed."""
+        if is_packed(path):
+            return packed_images(path, self.data.channels, holds_out=self.data.holds_out)
+        if self.data.kind == "cifar10" and has_cifar10(path):
+            return load_cifar10(path, holds_out=self.data.holds_out)  # else it would not be known as the model's data
+        return load_images(path, self.data.channels)
+
+    def shape(self, size: str | None) -> Shape:
+        """WIDTHxHEIGHT, or the size that the model was trained on."""
+        if size is None:
+            return self._own_shape
+        return self._checked((*parse_size(size), self.data.channels), f"--size {size}")
+
+    def gapped_item(self, source: str, mask: str | None) -> GappedItem:
+        """An image file and what to fill: where a mask image is white, a rectangle, or where it is transparent."""
+        path = Path(source)
+        pixels = read_image(path, self.data.channels, with_alpha=mask is None)
+        shape = self._checked(pixels.shape, str(path))
+        gaps = read_gaps(path, mask, shape[0], shape[1])
+        if not gaps.any():
+            raise UsageError("nothing to fill: no pixel of the mask is white; white pixels are filled")
+        known = ~np.broadcast_to(gaps[:, :, None], shape).ravel()
+        values = np.where(known, pixels.ravel(), 0).astype(np.int64)
+        return GappedItem(values=values, known=known, shape=shape, length=len(values))
+
+    def check_output(self, path: Path | None, count: int, *, as_json: bool) -> None:
+        """Images go to a PNG file, or to JSON as lists of rows of pixels."""
+        if as_json:
+            check_writable(path)
+            return
+        if path is None:
+            raise UsageError("images go to a file: give one with -o, such as -o samples.png")
+        if path.suffix.lower() != ".png":
+            raise UsageError(f"images are written as PNG; give a name that ends in .png, got {path.name}")
+        check_writable(path)
+
+    def write(self, samples: Samples, path: Path | None, *, as_json: bool) -> None:
+        """One image, a grid of them, or a grid with a row for each chain."""
+        chains = np.stack([self._pixels(chain, samples) for chain in samples.chains])  # (N, states, H, W, C)
+        if as_json:
+            shown = {"samples": chains[:, -1].tolist()}
+            if samples.is_chain:
+                shown = {"state_calls": list(samples.calls), "chains": chains.tolist()}
+            write_output(path, to_json({"calls": samples.calls[-1]} | shown, indent=None))
+            return
+        assert path is not None
+        if samples.is_chain:
+            picture = grid(chains.reshape(-1, *chains.shape[2:]), columns=chains.shape[1])
+        else:
+            picture = grid(chains[:, -1], columns=round(len(chains) ** 0.5))
+        write_png(path, picture)
+
+    def _pixels(self, chain: Sequence[Int[np.ndarray, "_"]], samples: Samples) -> Images:
+        values = np.stack(chain)
+        return np.where(values < 256, values, HIDDEN_GREY).astype(np.uint8).reshape(len(chain), *samples.shape)
+
+    def _checked(self, shape: Shape, name: str) -> Shape:
+        if np.prod(shape) > MAX_VARIABLES:
+            raise UsageError(f"{name} has more than {MAX_VARIABLES} sub-pixels, too many for one item; crop it")
+        return shape
+
+
+def read_gaps(path: Path, mask: str | None, height: int, width: int) -> Bool[np.ndarray, "H W"]:
+    """True at each pixel to fill."""
+    if mask is None:
+        return transparent_pixels(path)
+    rectangle = re.fullmatch(r"(\d+),(\d+),(\d+),(\d+)", mask)
+    if rectangle is None:
+        return read_mask(Path(mask), height, width)
+    left, top, right, bottom = map(int, rectangle.groups())
+    if not (left < right <= width and top < bottom <= height):
+        raise UsageError(f"--mask {mask} is no rectangle LEFT,TOP,RIGHT,BOTTOM within {width} x {height} pixels")
+    gaps = np.zeros((height, width), bool)
+    gaps[top:bottom, left:right] = True
+    return gaps
+
+
+def read_mask(path: Path, height: int, width: int) -> Bool[np.ndarray, "H W"]:
+    """The bright pixels of a mask image, which has at most 8 bits a sample."""
+    if not path.is_file():
+        raise UsageError(f"--mask must be a rectangle LEFT,TOP,RIGHT,BOTTOM or an image file, and {path} is neither")
+    with opened_image(path) as image:
+        bright = np.asarray(image.convert("L")) >= 128
+    if bright.shape != (height, width):
+        raise UsageError(
+            f"the mask {path} has {bright.shape[1]} x {bright.shape[0]} pixels, the image {width} x {height}"
+        )
+    return bright
+
+
+def transparent_pixels(path: Path) -> Bool[np.ndarray, "H W"]:
+    """The wholly transparent pixels of an image; an error if it has none, or half transparent ones."""
+    with opened_image(path) as image:
+        alpha = np.asarray(image.convert("RGBA").getchannel("A"))
+    if (alpha == 255).all():
+        raise UsageError(f"{path} has no transparent pixels to fill; say what to fill with --mask")
+    if ((alpha > 0) & (alpha < 255)).any():
+        raise DataError(
+            f"{path} is half transparent in places; make pixels to fill wholly transparent and the others opaque"
+        )
+    return alpha == 0

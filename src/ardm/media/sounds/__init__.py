@@ -1,0 +1,1 @@
+"""16-bit sound: files, gaps, samples, and how the codec places samples."""

@@ -1,0 +1,176 @@
+"""Sound: WAV and FLAC files and ranges of time in, WAV files and spectrograms out."""
+
+import math
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Int, Int16
+
+from ardm.checkpoint import AnyTrained
+from ardm.config import MAX_VARIABLES, SoundData
+from ardm.data.corpus import Corpus
+from ardm.data.packed.description import is_packed
+from ardm.data.sc09 import has_sc09, load_sc09
+from ardm.data.sound_files import write_wav
+from ardm.data.sounds import ZERO_CLASS, load_audio, read_audio
+from ardm.errors import UsageError
+from ardm.media.images.pictures import Picture, write_png
+from ardm.media.medium import GappedItem, Samples
+from ardm.media.packed import packed_sounds
+from ardm.media.sounds.spectrograms import Panel, draw_spectrograms
+from ardm.orders import Shape
+from ardm.runtime.files import check_writable
+from ardm.runtime.output import to_json, write_output
+
+BUDGETS_PER_STAGE = (1000, 500, 100, 50)
+MAX_COLUMNS = 4
+"""Of spectrograms in a picture of several samples."""
+
+Sound = Int16[np.ndarray, "_"]
+
+
+class SoundMedium:
+    """The samples of a model of 16-bit sound."""
+
+    unit = "bits/sample"
+    num_states = 5
+    orders: tuple[str, ...] = ()
+
+    def __init__(self, trained: AnyTrained) -> None:
+        assert isinstance(trained.config.data, SoundData)
+        assert trained.sample_rate is not None
+        self.data, self.rate, self._own_shape = trained.config.data, trained.sample_rate, trained.model.shape
+        self.budgets = tuple(trained.model.num_stages * calls for calls in BUDGETS_PER_STAGE)
+
+    def corpus(self, path: Path) -> Corpus:
+        """SC09 where it is, or a sound file or a folder of them, perhaps packed."""
+        is_sc09 = self.data.kind == "sc09" and has_sc09(path)
+        if is_packed(path):
+            corpus: Corpus = packed_sounds(path, *self._own_shape)
+        else:
+            corpus = load_sc09(path) if is_sc09 else load_audio(path, *self._own_shape)
+        assert corpus.sample_rate is not None
+        self._check_rate(corpus.sample_rate, path)
+        return corpus
+
+    def shape(self, size: str | None) -> Shape:
+        """A duration in seconds, or the model's own."""
+        if size is None:
+            return self._own_shape
+        if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", size) or round(float(size) * self.rate) < 1:
+            raise UsageError(f"--size must be a duration in seconds, such as 1.5; got {size!r}")
+        return self._checked(round(float(size) * self.rate), f"--size {size}")
+
+    def gapped_item(self, source: str, mask: str | None) -> GappedItem:
+        """A sound file with the ranges of time to fill, in seconds."""
+        path = Path(source)
+        clip = read_audio(path)
+        self._check_rate(clip.rate, path)
+        shape = self._checked(len(clip.samples), str(path))
+        if mask is None:
+            raise UsageError("say what to fill with --mask START:STOP in seconds, such as --mask 0.25:0.5")
+        known = ~time_ranges(mask, len(clip.samples), self.rate)
+        values = np.where(known, clip.samples.astype(np.int64) + ZERO_CLASS, 0)
+        return GappedItem(values=values, known=known, shape=shape, length=len(values))
+
+    def check_output(self, path: Path | None, count: int, *, as_json: bool) -> None:
+        """Sound goes to WAV files or, as a picture, to a PNG file."""
+        if not as_json:
+            if path is None:
+                raise UsageError("sound goes to a file: give one with -o, such as -o sample.wav, or .png for a picture")
+            if path.suffix.lower() not in {".wav", ".png"}:
+                raise UsageError(f"give a name that ends in .wav for sound or .png for its picture, got {path.name}")
+            if path.suffix.lower() == ".wav":
+                check_numbered(path, count)
+        check_writable(path)
+
+    def write(self, samples: Samples, path: Path | None, *, as_json: bool) -> None:
+        """A WAV file for each sample (or state), or one picture of all."""
+        chains = [[self._sound(state) for state in chain] for chain in samples.chains]
+        if as_json:
+            key = "chains" if samples.is_chain else "samples"
+            values = [[s.tolist() for s in chain] if samples.is_chain else chain[-1].tolist() for chain in chains]
+            write_output(path, to_json({"calls": samples.calls[-1], "rate": self.rate, key: values}, indent=None))
+            return
+        assert path is not None
+        if path.suffix.lower() == ".png":
+            picture = self._chains(chains, samples.calls) if samples.is_chain else self._sounds([c[-1] for c in chains])
+            write_png(path, picture)
+            return
+        sounds = [sound for chain in chains for sound in chain]
+        files = numbered(path, len(sounds))
+        for file, sound in zip(files, sounds, strict=True):
+            write_wav(file, sound, self.rate)
+        if len(files) > 1:  # names that the user has not given
+            states = f", {len(chains[0])} states of each sample in turn" if samples.is_chain else ""
+            print(f"wrote {len(files)} files: {files[0]} to {files[-1].name}{states}", file=sys.stderr)
+
+    def _sounds(self, sounds: Sequence[Sound]) -> Picture:
+        """Spectrograms of samples, numbered like their WAV files."""
+        titles = [f"sample {i}" for i in range(1, len(sounds) + 1)] if len(sounds) > 1 else [""]
+        panels = [Panel(sound=sound, title=title) for sound, title in zip(sounds, titles, strict=True)]
+        columns = len(panels) if len(panels) <= 3 else min(MAX_COLUMNS, math.ceil(len(panels) ** 0.5))
+        return draw_spectrograms(panels, columns, self.rate)
+
+    def _chains(self, chains: Sequence[Sequence[Sound]], calls: Sequence[int]) -> Picture:
+        """A row of spectrograms for each chain."""
+        panels = [
+            Panel(
+                sound=sound,
+                title=f"call {call}" if row == 0 else "",
+                group=f"sample {row + 1}" if len(chains) > 1 else "",
+            )
+            for row, chain in enumerate(chains)
+            for sound, call in zip(chain, calls, strict=True)
+        ]
+        return draw_spectrograms(panels, len(calls), self.rate)
+
+    def _sound(self, classes: Int[np.ndarray, "T"]) -> Int16[np.ndarray, "T"]:
+        """Samples; hidden ones are silent."""
+        known = classes < 2 * ZERO_CLASS
+        return np.where(known, classes - ZERO_CLASS, 0).astype(np.int16)
+
+    def _check_rate(self, rate: int, path: Path) -> None:
+        if rate != self.rate:
+            raise UsageError(f"{path} has {rate} samples a second, and this model is for {self.rate}; resample it")
+
+    def _checked(self, num_samples: int, name: str) -> Shape:
+        if num_samples > MAX_VARIABLES:
+            raise UsageError(f"{name} has more than {MAX_VARIABLES} samples, too many for one item; cut it")
+        return (num_samples,)
+
+
+def time_ranges(mask: str, num_samples: int, rate: int) -> Bool[np.ndarray, "T"]:
+    """True at each sample to fill: ranges of time such as 0.25:0.5,0.8:1."""
+    number = r"(?:\d{1,7}(?:\.\d*)?|\.\d+)"
+    parts = [part.strip() for part in mask.split(",")]
+    if not all(re.fullmatch(f"{number}:{number}", part) for part in parts):
+        raise UsageError(f"--mask must be ranges of time in seconds such as 0.25:0.5,0.8:1; got {mask!r}")
+    gaps = np.zeros(num_samples, bool)
+    for part in parts:
+        start, stop = (round(float(seconds) * rate) for seconds in part.split(":"))
+        if start > stop:
+            raise UsageError(f"--mask {part} ends before it begins")
+        if stop > num_samples:
+            raise UsageError(f"--mask {part} does not lie within the clip's {num_samples / rate:g} seconds")
+        if start == stop:
+            raise UsageError(f"--mask {part} holds no sample; they are {1 / rate:g} seconds apart, widen it")
+        gaps[start:stop] = True
+    return gaps
+
+
+def check_numbered(path: Path, count: int) -> None:
+    """A usage error for several files of which one is there already: nobody has named it."""
+    taken = [file for file in numbered(path, count) if count > 1 and file.exists()]
+    if taken:
+        raise UsageError(f"{taken[0]} is there already; remove it or choose another name than {path.name}")
+
+
+def numbered(path: Path, count: int) -> Sequence[Path]:
+    """The path itself for one file, and name-1, name-2, ... for several."""
+    if count == 1:
+        return [path]
+    return [path.with_name(f"{path.stem}-{i}{path.suffix}") for i in range(1, count + 1)]

@@ -1,0 +1,1 @@
+"""Text: files, gaps, samples, and how the codec places characters and bytes."""

@@ -1,0 +1,102 @@
+"""Text: files and gaps in, characters out."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ardm.checkpoint import AnyTrained
+from ardm.config import TextData
+from ardm.data.corpus import Corpus
+from ardm.data.packed.description import is_packed
+from ardm.data.text import load_own_text, load_text8
+from ardm.errors import UsageError
+from ardm.media.medium import GappedItem, Samples
+from ardm.media.packed import packed_text
+from ardm.media.text.gaps import parse_gaps
+from ardm.orders import Shape
+from ardm.runtime.files import check_writable, write_file
+from ardm.runtime.output import to_json, write_output
+
+
+class TextMedium:
+    """The characters or bytes of a text model."""
+
+    budgets: tuple[int, ...] = (250, 100, 50, 20, 10)
+    num_states = 5
+    orders: tuple[str, ...] = ("raster", "reverse", "spaced", "halton", "pseudorandom")
+
+    def __init__(self, trained: AnyTrained) -> None:
+        assert isinstance(trained.config.data, TextData)
+        assert trained.alphabet is not None
+        self.data, self.alphabet = trained.config.data, trained.alphabet
+        self.is_bytes = self.alphabet.characters is None
+        self.unit = "bits/byte" if self.is_bytes else "bits/char"
+
+    def corpus(self, path: Path) -> Corpus:
+        """The text8 file where the model is for it, or any text in the model's alphabet; either may be packed."""
+        if is_packed(path):
+            return packed_text(path, self.alphabet)
+        if self.data.kind == "text8" and (path.is_dir() or path.name == "text8"):
+            return load_text8(path)
+        return load_own_text(path, self.data.kind, self.alphabet)
+
+    def shape(self, size: str | None) -> Shape:
+        """The model's own; texts have no other."""
+        if size is not None:
+            raise UsageError("--size is for images and sound; a text model has items of one length")
+        return self.data.shape
+
+    def gapped_item(self, source: str, mask: str | None) -> GappedItem:
+        """A text file, standard input or the text itself, with gaps marked by a character or given as ranges."""
+        return parse_gaps(read_input(source), "_" if mask is None else mask, self.alphabet, self.data.num_variables)
+
+    def check_output(self, path: Path | None, count: int, *, as_json: bool) -> None:
+        """Text may go to the screen or to any file."""
+        check_writable(path)
+
+    def write(self, samples: Samples, path: Path | None, *, as_json: bool) -> None:
+        """Lines of text, a block of lines for each chain, or raw bytes in a file."""
+        if samples.is_chain:
+            self._write_chains(samples, path, as_json=as_json)
+        else:
+            self._write_last([self.alphabet.decode(chain[-1]) for chain in samples.chains], samples, path, as_json)
+
+    def _write_chains(self, samples: Samples, path: Path | None, *, as_json: bool) -> None:
+        chains = [[self.alphabet.show(state) for state in chain] for chain in samples.chains]
+        if as_json:
+            calls = {"calls": samples.calls[-1], "state_calls": list(samples.calls)}
+            write_output(path, to_json(calls | {"chains": chains}))
+            return
+        blocks = [
+            "\n".join(f"call {calls:>4}  {text}" for calls, text in zip(samples.calls, chain, strict=True))
+            for chain in chains
+        ]
+        write_output(path, "\n\n".join(blocks).encode())
+
+    def _write_last(self, contents: Sequence[bytes], samples: Samples, path: Path | None, as_json: bool) -> None:
+        if as_json:
+            shown = [list(c) if self.is_bytes else c.decode() for c in contents]
+            write_output(path, to_json({"calls": samples.calls[-1], "samples": shown}))
+        elif self.is_bytes and path is not None:
+            write_file(path, b"".join(contents))
+        else:
+            has_line_breaks = self.alphabet.characters is None or "\n" in self.alphabet.characters
+            write_output(path, (b"\n---\n" if has_line_breaks else b"\n").join(contents))
+
+
+def read_input(source: str) -> bytes:
+    """The content of a file, of standard input, or the argument itself; a final line break is dropped."""
+    if source == "-":
+        content = sys.stdin.buffer.read()
+    elif _names_a_file(source):
+        content = Path(source).read_bytes()
+    else:
+        content = source.encode("utf-8", "surrogateescape")
+    return content.removesuffix(b"\n")
+
+
+def _names_a_file(source: str) -> bool:
+    try:
+        return Path(source).is_file()
+    except (OSError, ValueError):  # too long for a path, or with a null character
+        return False

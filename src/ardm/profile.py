@@ -1,0 +1,171 @@
+"""Noisy loss profiles made monotone, as the planner wants them.
+
+The expected loss components do not increase with the step: a variable is no harder to predict when more is known
+(the paper's monotonicity). Measured ones are noisy, and a planner that takes noise for structure promises bits it
+cannot keep. Three remedies, each for every stage by itself:
+
+    sort       descending order (the paper's appendix). Keeps the values, exaggerates the slope.
+    isotonic   the least-squares monotone fit. Unbiased in the mean, but its flat blocks look free to the planner.
+    smooth     a smoothing spline on the grid (Whittaker, 1923): least squares plus a penalty on second differences,
+               the penalty chosen by cross-validation; then sorted. The best of the three on measured profiles.
+"""
+
+from typing import Literal, no_type_check
+
+import numpy as np
+from jaxtyping import Float, Real
+
+from ardm.runtime.jit import compiled
+
+Losses = Float[np.ndarray, "S D"] | Float[np.ndarray, "D"]
+Counts = Real[np.ndarray, "S D"] | Real[np.ndarray, "D"]
+Method = Literal["sort", "isotonic", "smooth"]
+
+STIFFNESSES = 10.0 ** np.arange(0, 11.5, 0.5)
+"""Penalties tried on second differences, relative to the mean weight of a loss; the last bends over ~600 steps."""
+MIN_STEPS_TO_SMOOTH = 8
+"""With fewer visited steps than this there is nothing to choose a penalty from; the fit is isotonic."""
+
+
+def monotone(losses: Losses, counts: Counts | None = None, method: Method = "sort") -> Losses:
+    """The losses made non-increasing in each stage; same shape.
+
+    Fits are weighted by `counts`, the observations behind each loss. Losses that are NaN or have count 0 were
+    never visited: "smooth" bridges them and holds its fit constant beyond the ends; the other methods interpolate
+    linearly between visited neighbours, constant beyond the ends ("sort" before sorting, "isotonic" after fitting).
+    """
+    profile = as_stages(losses)
+    weights = np.ones_like(profile) if counts is None else as_stages(counts)
+    if weights.shape != profile.shape:
+        raise ValueError(f"expected counts of shape {profile.shape}, got {weights.shape}; one for each loss")
+    if not (np.isfinite(weights) & (weights >= 0)).all():
+        raise ValueError(f"counts must be finite and not negative, got {weights.min()}; use 0 for unvisited")
+    weights = np.where(np.isnan(profile), 0.0, weights)
+    check_losses(np.where(weights > 0, profile, 0.0))
+    if not weights.any(axis=1).all():
+        raise ValueError("expected a visited step in every stage, one has none; observe more losses")
+    fits = {"sort": _sorted_fit, "isotonic": _isotonic_fit, "smooth": _smooth_fit}
+    if method not in fits:
+        raise ValueError(f"method must be one of {', '.join(fits)}, got {method!r}; the paper sorts")
+    fit = fits[method]
+    return np.stack([fit(*stage) for stage in zip(profile, weights, strict=True)]).reshape(losses.shape)
+
+
+def as_stages(values: Losses | Counts) -> Float[np.ndarray, "S D"]:
+    """A float64 copy with a row for each stage."""
+    stages = np.array(values, dtype=np.float64, order="C", ndmin=2)  # one memory layout, compiled once
+    if stages.ndim != 2 or stages.size == 0:
+        raise ValueError(f"expected shape (D,) or (S, D), got {np.shape(values)}; give each stage a row")
+    return stages
+
+
+def check_losses(profile: Float[np.ndarray, "S D"]) -> Float[np.ndarray, "S D"]:
+    """The same losses, or a ValueError where one is not a finite number of bits."""
+    if not (np.isfinite(profile) & (profile >= 0)).all():
+        came = f"{profile.min()} to {profile.max()}"
+        raise ValueError(f"losses must be finite and not negative, got {came}; monotone() fills NaN")
+    return profile
+
+
+def _interpolate(values: np.ndarray, visited: np.ndarray) -> np.ndarray:
+    return np.asarray(np.interp(np.arange(values.size), np.flatnonzero(visited), values[visited]))
+
+
+def _sorted_fit(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    return np.sort(_interpolate(values, weights > 0))[::-1]
+
+
+def _isotonic_fit(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    fitted, visited = values.copy(), weights > 0
+    fitted[visited] = _pool_adjacent_violators(values[visited], weights[visited])
+    return _interpolate(fitted, visited)
+
+
+@compiled()
+@no_type_check
+def _pool_adjacent_violators(values, weights):
+    """The non-increasing sequence nearest to `values` in weighted squares, in O(D)."""
+    means, masses, sizes = np.empty_like(values), np.empty_like(values), np.empty(values.size, np.int64)
+    blocks = 0
+    for value, weight in zip(values, weights):  # noqa: B905 (numba knows no `strict`)
+        mean, mass, size = value, weight, 1
+        while blocks > 0 and means[blocks - 1] < mean:
+            blocks -= 1
+            mass += masses[blocks]
+            mean = mean + (means[blocks] - mean) * (masses[blocks] / mass)
+            size += sizes[blocks]
+        means[blocks], masses[blocks], sizes[blocks] = mean, mass, size
+        blocks += 1
+    return np.repeat(means[:blocks], sizes[:blocks])
+
+
+def _smooth_fit(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    visited = weights > 0
+    if visited.sum() < MIN_STEPS_TO_SMOOTH:
+        return _isotonic_fit(values, weights)
+    values = np.where(visited, values, 0.0)
+    stiffnesses = STIFFNESSES * weights[visited].mean()
+    errors = [_validation_error(values, weights, stiffness) for stiffness in stiffnesses]
+    fitted = whittaker(values, weights, float(stiffnesses[np.argmin(errors)]))
+    first, last = np.flatnonzero(visited)[[0, -1]]
+    within = np.clip(np.arange(values.size), first, last)  # constant beyond the ends, where a line would run away
+    return np.sort(fitted[within].clip(values[visited].min(), values[visited].max()))[::-1]
+
+
+def _validation_error(values: np.ndarray, weights: np.ndarray, stiffness: float) -> float:
+    """The squared error at every other visited step of a fit to the rest, and the other way round."""
+    odd = np.cumsum(weights > 0) % 2 == 1
+    error = 0.0
+    for held_out in (odd, ~odd):
+        fitted = whittaker(values, np.where(held_out, 0.0, weights), stiffness)
+        error += float((np.where(held_out, weights, 0.0) * (values - fitted) ** 2).sum())
+    return error
+
+
+@compiled()
+@no_type_check
+def whittaker(values, weights, stiffness):
+    """The z that minimises sum w (y - z)^2 + stiffness * sum (second differences of z)^2, in O(D).
+
+    Solves the pentadiagonal system (W + stiffness * P) z = W y by an LDL factorisation, P being the penalty's
+    matrix. At least two weights must be positive.
+    """
+    size = values.size
+    pivot, below, below_two = np.zeros(size + 2), np.zeros(size + 2), np.zeros(size + 2)
+    solution = np.zeros(size + 2)
+    for row in range(size):  # entries are stored two places late, so that the first rows see zeros before them
+        diagonal, next_one, next_two = _penalty_row(row, size)
+        i = row + 2
+        pivot[i] = weights[row] + stiffness * diagonal
+        pivot[i] -= below[i - 1] ** 2 * pivot[i - 1] + below_two[i - 2] ** 2 * pivot[i - 2]
+        below[i] = (stiffness * next_one - below_two[i - 1] * pivot[i - 1] * below[i - 1]) / pivot[i]
+        below_two[i] = stiffness * next_two / pivot[i]
+        solution[i] = weights[row] * values[row]
+        solution[i] -= below[i - 1] * solution[i - 1] + below_two[i - 2] * solution[i - 2]
+    for i in range(size + 1, 1, -1):
+        solution[i] /= pivot[i]
+        if i + 1 < size + 2:
+            solution[i] -= below[i] * solution[i + 1]
+        if i + 2 < size + 2:
+            solution[i] -= below_two[i] * solution[i + 2]
+    return solution[2:]
+
+
+@compiled()
+@no_type_check
+def _penalty_row(row, size):
+    """The entries (row, row), (row, row + 1), (row, row + 2) of the matrix of squared second differences."""
+    diagonal = next_one = next_two = 0.0
+    for first in range(max(0, row - 2), min(row, size - 3) + 1):  # differences that involve this row
+        here = -2.0 if row - first == 1 else 1.0
+        diagonal += here * here
+        if row + 1 <= first + 2:
+            next_one += here * (-2.0 if row + 1 - first == 1 else 1.0)
+        if row + 2 <= first + 2:
+            next_two += here
+    return diagonal, next_one, next_two
+
+
+def stretch(losses: Float[np.ndarray, "S D"], num_steps: int) -> Float[np.ndarray, "S steps"]:
+    """Monotone losses for items of another size: those at the same share of revealed variables."""
+    return losses[:, np.arange(num_steps) * losses.shape[1] // num_steps]

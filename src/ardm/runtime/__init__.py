@@ -1,0 +1,1 @@
+"""How commands run: devices, processes, signals, files, compiled and recorded code. No mathematics."""

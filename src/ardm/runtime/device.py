@@ -1,0 +1,53 @@
+"""Where and how networks compute."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ardm.errors import UsageError
+from ardm.runtime.launch import local_device
+from ardm.runtime.team import ALONE, Team
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """A device and its precision; no part of what a run defines."""
+
+    device: torch.device
+    compile: bool = False
+    """Compile the network's blocks with TorchInductor for training."""
+    team: Team = ALONE
+    """The processes that share the work."""
+    shares_weights: bool = False
+    """Whether they share the weights out too while they train (FSDP2)."""
+
+    @classmethod
+    def choose(cls, device: str | None = None, *, compile: bool = True) -> "Runtime":
+        """The named device, or CUDA where there is one; compiled on CUDA unless told otherwise."""
+        device = local_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        if device.split(":")[0] not in ("cpu", "cuda"):
+            raise UsageError(f"device {device!r} is not supported; use cpu or cuda")
+        try:
+            resolved = torch.zeros(1, device=device).device
+        except (RuntimeError, AssertionError) as error:
+            raise UsageError(f"device {device!r} cannot be used: {str(error).splitlines()[0]}") from None
+        return cls(device=resolved, compile=compile and resolved.type == "cuda")
+
+    @contextmanager
+    def deterministic(self) -> Iterator[None]:
+        """Convolutions that give the same gradients again, which a resumed run needs."""
+        before = torch.backends.cudnn.deterministic
+        torch.backends.cudnn.deterministic = True
+        try:
+            yield
+        finally:
+            torch.backends.cudnn.deterministic = before
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """bfloat16 matrix products on CUDA; full precision elsewhere."""
+        if self.device.type == "cuda":
+            return torch.autocast("cuda", torch.bfloat16)
+        return nullcontext()

@@ -1,0 +1,1 @@
+"""What users do with a model, once each: load, score, draw, fill, plan."""

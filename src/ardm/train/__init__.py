@@ -1,0 +1,1 @@
+"""Training: the loop, the trainer and its optimiser, and the folder of a run."""

@@ -1,0 +1,183 @@
+"""Training states on disk: the last one and the one before it, each whole.
+
+A run's folder holds
+    config.json                  the resolved configuration
+    state.safetensors            the whole training state after some step, replaced as a whole
+    state.previous.safetensors   the one before it
+    state.damaged.safetensors    one that could not be read, if there was any
+    model.safetensors            the averaged weights alone, for evaluation
+    metrics.jsonl                see `metrics`
+    data.txt                     where the data lay, for `ardm export`
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ardm.checkpoint import MODEL_FILE, read_tensors, save_model, write_tensors
+from ardm.config import RunConfig
+from ardm.errors import ArdmError, CheckpointError, UsageError
+from ardm.runtime.files import written_whole
+from ardm.train.metrics import METRICS_FILE
+from ardm.train.trainer import Trainer
+
+CONFIG_FILE = "config.json"
+DATA_FILE = "data.txt"
+STATE_FILE = "state.safetensors"
+PREVIOUS_STATE_FILE = "state.previous.safetensors"
+DAMAGED_STATE_FILE = "state.damaged.safetensors"
+KIND = "training state"
+FILES_OF_A_RUN = {
+    CONFIG_FILE,
+    DATA_FILE,
+    STATE_FILE,
+    PREVIOUS_STATE_FILE,
+    DAMAGED_STATE_FILE,
+    MODEL_FILE,
+    METRICS_FILE,
+}
+
+CHANGEABLE_FIELDS = {"steps", "eval_every", "checkpoint_every", "log_every", "num_shards"}
+"""Fields of the configuration that a resumed run may change; with other shards its draws are others from then on."""
+FIELD_WORDS = {"name": "method", "num_steps": "number of diffusion steps", "num_variables": "item length"}
+"""What fields are called where their names alone say too little."""
+
+
+def holds_a_run(folder: Path) -> bool:
+    """Whether there is anything in a folder that a new run would overwrite."""
+    return any((folder / name).exists() for name in (STATE_FILE, PREVIOUS_STATE_FILE, MODEL_FILE))
+
+
+def holds_other_files(folder: Path) -> bool:
+    """Whether there are files in a folder, but none of a run."""
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    return any(not name.startswith(".") for name in names) and not names & FILES_OF_A_RUN
+
+
+def read_config(folder: Path) -> RunConfig | None:
+    """The configuration of the run in a folder, if there is one."""
+    path = folder / CONFIG_FILE
+    if not path.exists():
+        return None
+    try:
+        return RunConfig.from_dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path} is damaged ({error}); restore it or start a new run") from None
+
+
+def write_data_path(folder: Path, data: Path) -> None:
+    """Remember where a run's data lies."""
+    with written_whole(folder / DATA_FILE) as temporary:
+        temporary.write_text(f"{data.absolute()}\n", encoding="utf-8")
+
+
+def read_data_path(folder: Path) -> Path | None:
+    """Where the data of the run in a folder lay, if it was remembered."""
+    path = folder / DATA_FILE
+    return Path(path.read_text(encoding="utf-8").rstrip("\n")) if path.is_file() else None
+
+
+def save_state(trainer: Trainer, folder: Path) -> None:
+    """Write the training state and the averaged model; weights that are not finite are refused.
+
+    All processes of a team take part, and the first one writes.
+    """
+    if not trainer.is_finite():
+        raise not_finite(f"the weights are no longer finite at step {trainer.step}", folder)
+    tensors, trained = trainer.state_tensors(), trainer.trained_model()
+    if not trainer.runtime.team.is_first:
+        return
+    if (folder / STATE_FILE).exists():
+        _keep_previous(folder / STATE_FILE, folder / PREVIOUS_STATE_FILE)
+    description = {
+        "kind": KIND,
+        "config": trainer.config.to_dict(),
+        "step": trainer.step,
+        "seconds": trainer.seconds,
+        "finished": trainer.finished,
+        "data_fingerprint": trainer.corpus.fingerprint,
+    }
+    write_tensors(folder / STATE_FILE, tensors, description)
+    save_model(folder / MODEL_FILE, trained)
+
+
+def not_finite(what: str, folder: Path) -> ArdmError:
+    """What ends a run whose numbers are no numbers any more."""
+    kept = "the last good state is kept" if holds_a_run(folder) else "nothing had been saved before"
+    return ArdmError(f"{what}; {kept}. Start again with a lower learning rate")
+
+
+def restore_state(trainer: Trainer, folder: Path) -> str | None:
+    """Continue from the last training state in a run's folder, or from the one before it if that is damaged.
+
+    Returns a line to say in that case.
+    """
+    team, damage = trainer.runtime.team, None
+    if team.is_first:
+        tensors, description, damage = _read_newest(folder)
+    team.barrier()  # until then a good state may be on its way to its place
+    if not team.is_first:
+        tensors, description = read_tensors(folder / STATE_FILE, KIND)
+    saved = RunConfig.from_dict(description["config"])  # with the defaults of fields that are newer than the run
+    changed = changed_fields(saved.to_dict(), trainer.config.to_dict())
+    if changed:
+        words = ", ".join(FIELD_WORDS.get(name, name.replace("_", " ")) for name in changed)
+        raise UsageError(
+            f"the run in {folder} was started with another {words}; resume it with the same flags "
+            "(only steps, intervals and shards may change)"
+        )
+    if description["data_fingerprint"] != trainer.corpus.fingerprint:
+        raise CheckpointError(f"the run in {folder} was trained on other data; give it the same data")
+    if description["step"] > trainer.config.train.steps:
+        raise UsageError(f"the run in {folder} is at step {description['step']} already; give more --steps")
+    trainer.step, trainer.seconds = description["step"], description["seconds"]
+    trainer.finished = description["finished"] and trainer.step == trainer.config.train.steps
+    trainer.load_state_tensors(tensors)
+    return damage
+
+
+def changed_fields(old: Any, new: Any, name: str = "") -> list[str]:
+    """Names of the fields of a configuration that differ, apart from those a resumed run may change."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        names = sorted(old.keys() | new.keys())
+        return [field for n in names for field in changed_fields(old.get(n), new.get(n), n)]
+    return [name] if old != new and name not in CHANGEABLE_FIELDS else []
+
+
+def _read_newest(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], str | None]:
+    """The last good state in a folder, which takes the place of a damaged one, and a line that says so."""
+    newest, previous = folder / STATE_FILE, folder / PREVIOUS_STATE_FILE
+    if not newest.exists() and not previous.exists():
+        raise CheckpointError(
+            f"{folder} holds a model but no training state to go on from; --init {folder} starts from its weights, "
+            "with another --out"
+        )
+    try:
+        return *read_tensors(newest, KIND), None
+    except CheckpointError as error:
+        if not previous.exists():
+            raise
+        damage = str(error) if newest.exists() else f"{newest} is missing"
+    try:
+        tensors, description = read_tensors(previous, KIND)
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"no training state is left to go on from: {damage}, and {error}; --init {folder} starts from the last "
+            "model, with another --out"
+        ) from None
+    if newest.exists():
+        newest.replace(folder / DAMAGED_STATE_FILE)
+    previous.replace(newest)  # else the next save would keep the damaged one and lose the good one
+    return tensors, description, f"{damage}; the state before it is used, of step {description['step']}"
+
+
+def _keep_previous(state: Path, previous: Path) -> None:
+    """Give the present state a second name, without a moment in which neither is whole."""
+    with written_whole(previous) as temporary:
+        try:
+            temporary.hardlink_to(state)
+        except OSError:  # a file system without hard links
+            shutil.copyfile(state, temporary)

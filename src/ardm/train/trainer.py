@@ -1,0 +1,341 @@
+"""A run in progress: one optimisation step, one evaluation, and everything that determines how it goes on.
+
+A run is determined by its configuration, its data and the weights that it starts from: the batch, the orders and the
+steps of training step i come from a generator seeded with (seed, i), so a resumed run draws exactly what the
+uninterrupted one would have.
+"""
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+
+from ardm.baselines.methods import Baseline, score
+from ardm.build import build_model
+from ardm.checkpoint import AnyTrained, TrainedBaseline, TrainedModel, profile_from_tensors, profile_tensors
+from ardm.config import RunConfig
+from ardm.data.corpus import Corpus, Sampler, compact_tensor
+from ardm.data.packed.sampler import AHEAD, StreamSampler
+from ardm.errors import UsageError
+from ardm.likelihood import Bound, Estimate, bound
+from ardm.model import ARDM
+from ardm.nn.blocks import blocks_of, compile_blocks
+from ardm.objective import Losses, Profile, StepLoss, joined, sample_step_loss
+from ardm.orders import NAMED_ORDERS, random_orders, random_strand_ranks, ranks
+from ardm.runtime.device import Runtime
+from ardm.runtime.fsdp import add_gradients_up, gathered, piece_like, share_out, whole
+from ardm.runtime.team import Team
+from ardm.train.metrics import Metrics
+from ardm.train.optim import Muon, is_hidden_matrix
+
+
+class Objective(nn.Module):
+    """The losses of a batch with fresh draws, as a module: what shares gradients among processes wraps one."""
+
+    def __init__(self, model: ARDM | Baseline) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Int[Tensor, "B D"], generator: torch.Generator, rank: Int[Tensor, "B D"] | None) -> Losses:
+        """The losses of each item; for an ARDM in the orders with these ranks, if any."""
+        if isinstance(self.model, ARDM):
+            return sample_step_loss(self.model, x, generator, rank)
+        return self.model.losses(x, generator)
+
+
+class Trainer:
+    """Weights, their average, optimisers, profile, and the number of steps and seconds done."""
+
+    def __init__(self, config: RunConfig, corpus: Corpus, runtime: Runtime) -> None:
+        self.config, self.corpus, self.runtime = config, corpus, runtime
+        device = runtime.device
+        with torch.random.fork_rng(devices=[]):  # weight initialisation takes no generator
+            torch.manual_seed(config.seed)
+            self.model = build_model(config, corpus.num_classes)
+        self.averaged = copy.deepcopy(self.model).requires_grad_(False).eval()
+        self._objective = self._placed_objective()
+        self.optimizers = make_optimizers(config, self.model, runtime.team)
+        self.profile = Profile.empty(self.model.num_stages, self.model.num_variables, device)
+        self.measured_profile: Profile | None = None
+        self.step, self.seconds, self.finished = 0, 0.0, False
+        self._sampler = corpus.sampler(config.data.shape, device)
+        self._eval_items = self._choose_eval_items()
+        self._generator = torch.Generator(device)
+        self._rank = named_rank(config, device)
+
+    def _placed_objective(self) -> nn.Module:
+        """What gives the losses, with weights on the device, compiled and shared as the runtime says."""
+        runtime, objective = self.runtime, Objective(self.model)
+        check_team(self.config, runtime.team)
+        if runtime.compile:
+            compile_blocks(self.model.network)
+        if runtime.shares_weights:
+            mesh = init_device_mesh(runtime.device.type, (runtime.team.size,))
+            share_out(self.averaged, blocks_of(self.averaged.network), mesh)
+            share_out(objective, blocks_of(self.model.network), mesh)
+            return objective
+        self.averaged.to(runtime.device)
+        objective.to(runtime.device)
+        if runtime.team.size == 1:
+            return objective
+        return DistributedDataParallel(objective, gradient_as_bucket_view=True)
+
+    def start_from(self, trained: TrainedModel) -> None:
+        """Take over the weights of a trained model; a UsageError unless it has the same network and classes."""
+        own, other = self.config, trained.config
+        if not own.method.is_ardm:
+            raise UsageError(f"the method {own.method.name} starts from random weights: leave out --init")
+        if trained.exact is not None:
+            raise UsageError("an exact model cannot be trained; start from the run that it was exported from")
+        if (own.network, own.depth) != (other.network, other.depth):
+            raise UsageError(
+                "the model to start from has another network or base: leave out --width, --base and their like"
+            )
+        before = (trained.model.depth.num_classes, trained.alphabet, trained.model.shape[2:], trained.sample_rate)
+        if before != (self.corpus.num_classes, self.corpus.alphabet, self.model.shape[2:], self.corpus.sample_rate):
+            raise UsageError("the model to start from has other classes, channels or samples a second than these data")
+        self.config = replace(own, initial_data=(*other.initial_data, trained.data_fingerprint))
+        with torch.no_grad():
+            for model in (self.model, self.averaged):
+                for parameter, value in zip(model.parameters(), trained.model.parameters(), strict=True):
+                    parameter.copy_(piece_like(value.to(parameter.device), parameter))
+
+    def train_step(self) -> dict[str, Tensor]:
+        """One optimisation step; its metrics stay on the device."""
+        config, team = self.config.train, self.runtime.team
+        shards = team.share_of(config.num_shards)
+        parts = [self._add_gradients(shard, is_last=shard == shards[-1]) for shard in shards]
+        losses = joined(parts).map(team.all_gather_rows)
+        norm = whole(nn.utils.clip_grad_norm_(self.model.parameters(), config.clip_norm))
+        self._update(config.rate_factor(self.step))
+        if isinstance(losses, StepLoss):
+            self.profile = self.profile.updated(losses, config.profile_momentum)
+        self.step += 1
+        bits, cross_entropy = losses.bits_per_dim.mean(), losses.cross_entropy.mean()
+        return {"bits": bits, "cross_entropy": cross_entropy, "gradient_norm": norm}
+
+    def _add_gradients(self, shard: int, *, is_last: bool) -> Losses:
+        """The losses of a shard of the batch, whose gradients are added to those of the shards before.
+
+        After the last shard of a process its gradients are those of the whole team.
+        """
+        config, team = self.config.train, self.runtime.team
+        self._generator.manual_seed(step_seed(self.config.seed, self.step, shard))
+        if isinstance(self._sampler, StreamSampler):
+            self._sampler.expect(coming_seeds(self.config, team, self.step, shard), config.shard_size)
+        x = self._sampler.draw(config.shard_size, self._generator)
+        rank = self._ranks() if config.has_order(self.step) else None
+        with self._sharing_gradients(is_last):
+            with self.runtime.autocast():
+                losses: Losses = self._objective(x, self._generator, rank)
+            bits, cross_entropy = losses.bits_per_dim.mean(), losses.cross_entropy.mean()
+            weight = team.size / config.num_shards  # what is shared is the mean over processes
+            (weight * (bits + config.cross_entropy_weight * cross_entropy)).backward()
+        return losses
+
+    def _sharing_gradients(self, is_last: bool) -> AbstractContextManager[Any]:
+        """A context in which gradients of a team are added up, if this shard is the last, or only a process's own."""
+        if self.runtime.shares_weights:
+            add_gradients_up(self._objective, is_last)
+        elif isinstance(self._objective, DistributedDataParallel) and not is_last:
+            return self._objective.no_sync()
+        return nullcontext()
+
+    def _ranks(self) -> Int[Tensor, "B D"]:
+        """The inverses of the orders that the last part of a run trains for, one for each item of a shard."""
+        config, num_variables = self.config.train, self.model.num_variables
+        num_ordered = round(config.order_share * config.shard_size)
+        if self._rank is None:
+            ordered = random_strand_ranks(num_ordered, num_variables, self._generator)
+        else:
+            ordered = self._rank.expand(num_ordered, -1)
+        return torch.cat([ordered, random_orders(config.shard_size - num_ordered, num_variables, self._generator)])
+
+    def _update(self, rate_factor: float) -> None:
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["peak_rate"] * rate_factor
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        # Early on the average follows closely, so that short runs are not held back by their first steps.
+        decay = min(self.config.train.ema_decay, (self.step + 1) / (self.step + 10))
+        with torch.no_grad():
+            torch._foreach_lerp_(list(self.averaged.parameters()), list(self.model.parameters()), 1 - decay)
+
+    def evaluate(
+        self,
+        num_passes: int = 1,
+        num_items: int | None = None,
+        *,
+        on_batch: Callable[[int], None] = lambda num_items: None,
+    ) -> Metrics:
+        """The bound of the averaged weights on the fixed held-out items or some of them, always with the same draws."""
+        items = self._eval_items if num_items is None else self._eval_items[spread(num_items, self.num_eval_items)]
+        generator = torch.Generator(self.runtime.device).manual_seed(self.config.seed)
+        how: Any = {"num_passes": num_passes, "batch_size": self.config.train.shard_size, "on_batch": on_batch}
+        how["team"] = self.runtime.team
+        averaged = self.whole_average()
+        with self.runtime.autocast():
+            if isinstance(averaged, ARDM):
+                estimate: Estimate = bound(averaged, items, generator, **how)
+            else:
+                estimate = score(averaged, items, generator, **how)
+        if isinstance(estimate, Bound):
+            self.measured_profile = estimate.profile
+        metrics: Metrics = {"step": self.step, "valid_bits": estimate.bits_per_dim}
+        if math.isfinite(estimate.half_width):  # one item has no interval
+            metrics["valid_half_width"] = estimate.half_width
+        return metrics
+
+    def whole_average(self) -> ARDM | Baseline:
+        """The model with the averaged weights, all of them on this device; all processes must ask for it."""
+        if not self.runtime.shares_weights:
+            return self.averaged
+        with torch.random.fork_rng(devices=[]):
+            model = (
+                build_model(self.config, self.corpus.num_classes).to(self.runtime.device).requires_grad_(False).eval()
+            )
+        for parameter, averaged in zip(model.parameters(), self.averaged.parameters(), strict=True):
+            parameter.copy_(whole(averaged))
+        return model
+
+    @property
+    def sampler(self) -> Sampler:
+        """Where training items come from."""
+        return self._sampler
+
+    @property
+    def num_eval_items(self) -> int:
+        """Held-out items of an evaluation."""
+        return len(self._eval_items)
+
+    def _choose_eval_items(self) -> Int[Tensor, "N D"]:
+        items = self.corpus.items("valid", self.config.data.shape)
+        chosen = spread(min(self.config.train.eval_items, len(items)), len(items))
+        return compact_tensor(items[chosen]).to(self.runtime.device).long()
+
+    def is_finite(self) -> bool:
+        """Whether every weight is a finite number, in all processes."""
+        own = (p.to_local() if isinstance(p, DTensor) else p for p in self.model.parameters())
+        return not self.runtime.team.any(not all(bool(p.isfinite().all()) for p in own))
+
+    def trained_model(self) -> AnyTrained:
+        """The averaged weights with the profile, if they have one, that describes them best; asked for by all."""
+        averaged = self.whole_average()
+        facts: dict[str, Any] = {
+            "config": self.config,
+            "alphabet": self.corpus.alphabet,
+            "sample_rate": self.corpus.sample_rate,
+            "step": self.step,
+            "data_title": self.corpus.title,
+            "data_fingerprint": self.corpus.fingerprint,
+        }
+        if not isinstance(averaged, ARDM):
+            return TrainedBaseline(model=averaged, **facts)
+        return TrainedModel(model=averaged, profile=self.measured_profile or self.profile, **facts)
+
+    def state_tensors(self) -> dict[str, Tensor]:
+        """Every tensor that the rest of the run depends on, for the first process; all must ask for them."""
+        tensors: dict[str, Tensor] = {f"weights/{n}": p for n, p in self.model.named_parameters()}
+        tensors |= {f"averaged/{n}": p for n, p in self.averaged.named_parameters()}
+        tensors |= profile_tensors("profile", self.profile)
+        if self.measured_profile is not None:
+            tensors |= profile_tensors("measured_profile", self.measured_profile)
+        for name, state in self._optimizer_states():
+            tensors |= {f"optimizer/{name}/{key}": value for key, value in state.items()}
+        return gathered(tensors, keep=self.runtime.team.is_first)
+
+    def _optimizer_states(self) -> Iterator[tuple[str, dict[str, Tensor]]]:
+        names: dict[Tensor, str] = {p: n for n, p in self.model.named_parameters()}
+        for optimizer in self.optimizers:
+            for parameter, state in optimizer.state.items():
+                yield names[parameter], state
+
+    def load_state_tensors(self, tensors: dict[str, Tensor]) -> None:
+        """Take over what `state_tensors` gave; only what this process keeps of it comes to the device."""
+        device = self.runtime.device
+        with torch.no_grad():
+            for prefix, model in (("weights", self.model), ("averaged", self.averaged)):
+                for name, parameter in model.named_parameters():
+                    parameter.copy_(piece_like(tensors[f"{prefix}/{name}"].to(device), parameter))
+        profiles = {name: t.to(device) for name, t in tensors.items() if "profile/" in name}
+        self.profile = profile_from_tensors("profile", profiles)
+        if "measured_profile/bits" in profiles:
+            self.measured_profile = profile_from_tensors("measured_profile", profiles)
+        owners = {p: o for o in self.optimizers for g in o.param_groups for p in g["params"]}
+        for name, parameter in self.model.named_parameters():
+            prefix = f"optimizer/{name}/"
+            state = {
+                k.removeprefix(prefix): piece_like(v.to(device), parameter)
+                for k, v in tensors.items()
+                if k.startswith(prefix)
+            }
+            owners[parameter].state[parameter] = state
+
+
+def check_team(config: RunConfig, team: Team) -> None:
+    """A usage error unless each process gets as many shards of a batch."""
+    if config.train.num_shards % team.size:
+        raise UsageError(
+            f"{team.size} processes cannot share a batch evenly whose --shards are {config.train.num_shards}: give "
+            f"--shards {team.size}, or a multiple of it"
+        )
+
+
+def spread(count: int, total: int) -> list[int]:
+    """So many positions of all, evenly apart."""
+    return [i * total // count for i in range(count)]
+
+
+def named_rank(config: RunConfig, device: torch.device) -> Int[Tensor, "D"] | None:
+    """The inverse of the one order that the run comes to train for; None for strands, or if it trains for none."""
+    if config.train.order not in NAMED_ORDERS:
+        return None
+    return ranks(torch.from_numpy(NAMED_ORDERS[config.train.order](config.data.shape)).to(device))
+
+
+def make_optimizers(config: RunConfig, model: nn.Module, team: Team) -> list[torch.optim.Optimizer]:
+    """Muon for hidden matrices if the configuration has a rate for it, fused AdamW for the rest."""
+    train = config.train
+    hidden: dict[str, nn.Parameter] = {}
+    if train.muon_rate is not None:
+        hidden = {n: p for n, p in model.named_parameters() if is_hidden_matrix(n, p)}
+    others = [p for n, p in model.named_parameters() if n not in hidden]
+    optimizers: list[torch.optim.Optimizer] = [
+        torch.optim.AdamW(
+            others, lr=train.learning_rate, betas=train.betas, weight_decay=train.weight_decay, fused=True
+        )
+    ]
+    if train.muon_rate is not None and hidden:
+        optimizers.append(Muon(hidden.values(), lr=train.muon_rate, weight_decay=train.weight_decay, team=team))
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["peak_rate"] = group["lr"]
+    return optimizers
+
+
+def step_seed(seed: int, step: int, shard: int = 0) -> int:
+    """The seed of the generator of a shard of a training step."""
+    return (seed * 1_000_003 + step + (shard << 40)) & (2**63 - 1)
+
+
+def coming_seeds(config: RunConfig, team: Team, step: int, shard: int) -> list[int]:
+    """The seeds of this shard of a step and of the next ones that are this process's, for a sampler to read ahead."""
+    last = max(config.train.steps, step + 1)
+    draws = (
+        (s, own)
+        for s in range(step, last)
+        for own in team.share_of(config.train.num_shards)
+        if (s, own) >= (step, shard)
+    )
+    return [step_seed(config.seed, s, own) for s, own in islice(draws, AHEAD)]

@@ -1,0 +1,92 @@
+"""Progress of long commands where stderr is no terminal: few lines, and none from what is soon done."""
+
+import sys
+
+import pytest
+from tiny import TEXT
+
+from ardm.cli import common
+from ardm.cli.common import progress, progress_line
+from ardm.cli.main import main
+
+
+@pytest.fixture
+def clock(monkeypatch) -> list[float]:
+    """The seconds that have passed, to be set by a test."""
+    now = [0.0]
+    monkeypatch.setattr(common.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_there_is_a_line_each_half_minute(capsys, clock):
+    with progress("calls", 400, "scoring 2 items") as advance:
+        for _ in range(400):
+            clock[0] += 1
+            advance(1)
+    opening, *lines = capsys.readouterr().err.splitlines()
+    assert opening == "scoring 2 items"
+    assert len(lines) == 400 // 30
+    assert lines[0] == "calls: 30 of 400 (7%), about 7 min left"
+    assert lines[-1] == "calls: 390 of 400 (97%), about 1 min left"
+
+
+def test_slow_steps_have_a_line_each_but_for_the_last(capsys, clock):
+    with progress("calls", 3000) as advance:
+        for _ in range(3):
+            clock[0] += 100
+            advance(1000)
+    assert capsys.readouterr().err.splitlines() == [progress_line("calls", n, 3000, n / 10) for n in (1000, 2000)]
+
+
+def test_the_beginning_promises_nothing():
+    assert progress_line("calls", 9, 1000, 60.0) == "calls: 9 of 1,000 (0%)"
+    assert progress_line("calls", 10, 1000, 60.0) == "calls: 10 of 1,000 (1%), about 99 min left"
+
+
+@pytest.mark.parametrize("total", [0, 1000])
+def test_what_is_soon_done_is_done_in_silence(capsys, total):
+    with progress("calls", total) as advance:
+        advance(total)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_has_a_bar_and_no_lines(capsys, clock, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with progress("calls", 2, "scoring 2 items") as advance:
+        clock[0] += 100
+        advance(1)
+    error = capsys.readouterr().err
+    assert "scoring" not in error
+    assert "min left" not in error
+
+
+def test_training_and_the_table_of_calls_tell_what_they_do(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(common, "SECONDS_A_LINE", 0)
+    (tmp_path / "t.txt").write_text(TEXT)
+    flags = ["--item-length", "16", "--layers", "1", "--width", "32", "--steps", "4", "--batch-size", "8"]
+    assert main(["train", "text", "--data", str(tmp_path / "t.txt"), "--out", str(tmp_path / "run"), *flags]) == 0
+    error = capsys.readouterr().err
+    assert "measuring the loss profile in" in error
+    assert "loss profile: 8 of " in error
+    flags = [
+        "--items",
+        "3",
+        "--calls",
+        "99",
+        "16",
+        "4",
+        "--orders",
+        "halton",
+        "--planned-in",
+        "raster",
+        "--passes",
+        "5",
+    ]
+    assert main(["report", "calls", str(tmp_path / "run"), str(tmp_path / "t.txt"), *flags]) == 0
+    opening, *lines = capsys.readouterr().err.splitlines()
+    total = 3 * (5 + 16 + 4 * (16 + 4))  # items x (passes, one order, four columns of two budgets)
+    assert opening.startswith("scoring 3 of ")
+    assert opening.endswith(f"items of t.txt, test split: 2 order(s), 2 budget(s); {total} calls of the network")
+    assert all(f" of {total} (" in line for line in lines)
+    assert lines[0].startswith("calls: 3 of ")
+    assert lines[-1].startswith(f"calls: {total - 12} of ")  # the last schedule's are not told: all is done

@@ -1,0 +1,141 @@
+"""The documents agree with the software: every command in them can be given, and the reference is up to date."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from documents import README, ROOT, all_blocks, blocks, commands, run, spans
+from PIL import Image
+from tiny import TEXT
+
+import ardm
+from ardm import pretrained
+from ardm.cli.main import parse
+from ardm.errors import UsageError
+
+DOCUMENTS = [
+    README,
+    *(ROOT / "docs" / name for name in ("tutorial.md", "serve.md", "scale.md")),
+    *(path.with_suffix(pretrained.CARD_SUFFIX) for path in pretrained.box().values()),
+]
+OTHER_PROGRAMS = {"make", "pip", "python", "git", "cd", "sh"}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_the_commands_can_be_given(document):
+    for block in blocks(document, "sh"):
+        for program, *arguments in commands(block):
+            assert program in {"ardm", "torchrun", *OTHER_PROGRAMS}
+            if program == "torchrun":
+                parse(arguments[arguments.index("ardm") + 1 :])
+            elif program == "ardm":
+                parse(arguments)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_the_commands_inside_lines_exist(document):
+    """What is left out of them is known from the text, but what they do say must be right."""
+    for span in spans(document):
+        if span.startswith("ardm ") and span != "ardm --help":
+            (arguments,) = commands(span.removeprefix("ardm ").replace("PRESET", "text8"))
+            complaint = complaint_about(arguments)
+            assert not complaint or complaint.startswith("Missing from"), span
+            assert "Unrecognized" not in complaint, span
+
+
+def test_a_wrong_flag_or_name_would_be_noticed():
+    for line in ("train text8 --data D --out R --stpes 3", "train cifar --data D --out R", "evaluate RUN D"):
+        with pytest.raises(UsageError):
+            parse(line.split())
+
+
+def test_links_lead_to_files():
+    for document in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text(encoding="utf-8")):
+            assert target.startswith("https://") or (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def test_the_reference_is_up_to_date():
+    make_api = load_script("docs/make_api.py")
+    assert make_api.TARGET.read_text(encoding="utf-8") == make_api.reference(), "run python docs/make_api.py"
+
+
+def test_the_comparisons_are_up_to_date(tmp_path):
+    run(["ardm", "report", "paper", str(ROOT / "docs" / "runs" / "minutes"), "-o", str(tmp_path)])
+    committed = (ROOT / "docs" / "comparisons" / "report.md").read_text(encoding="utf-8")
+    assert (tmp_path / "report.md").read_text(encoding="utf-8") == committed, "run ardm report paper, see docs/runs"
+
+
+def test_the_plan_of_larger_runs_is_up_to_date():
+    scale_plan, text = load_script("runs/scale_plan.py"), (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+    for plan in (scale_plan.imagenet64(), scale_plan.enwik9()):
+        assert "\n".join(scale_plan.report(plan)) in text, "run python runs/scale_plan.py"
+
+
+def test_the_reference_has_every_public_name():
+    explained = [name for topic in load_script("docs/make_api.py").TOPICS for name in topic.names]
+    assert {name.rpartition(".")[2] for name in explained} >= {*ardm.__all__} - {"__version__"}
+
+
+def test_the_examples_of_the_reference_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("more.txt").write_text(TEXT)
+    images = ROOT / "examples"
+    run(["ardm", "train", "text", "--data", "more.txt", "--out", "run"])
+    run(["ardm", "train", "images", "--data", str(images), "--out", "images"])
+    run(["ardm", "export", "images", "-o", "my.model", "--order", "halton", "--calls", "10"])
+    Path("photo.png").write_bytes((images / "cat.png").read_bytes())
+    capsys.readouterr()
+    examples = [
+        code
+        for topic in load_script("docs/make_api.py").TOPICS
+        for code in re.findall(r"```python\n(.*?)```", topic.text, re.S)
+    ]
+    exec(compile("".join(examples), "api.md", "exec"), {})
+    assert "damaged" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_the_tutorial_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_ships()
+    Path("my-texts").mkdir()
+    for name in ("my-texts/1.txt", "more.txt"):
+        Path(name).write_text(TEXT)
+    for language, block in all_blocks(ROOT / "docs" / "tutorial.md"):
+        if language == "python":
+            exec(compile(block, "tutorial.md", "exec"), {})
+        for command in commands(block) if language == "sh" else []:
+            run(command)
+    assert Image.open("restored/new-images/ship-000.png").tobytes() == Image.open("new-images/ship-000.png").tobytes()
+
+
+def write_ships() -> None:
+    """A file like that of CIFAR-10's test images, with 26 ships and something else."""
+    labels = np.array([8] * 26 + [0], np.uint8)
+    pixels = np.arange(27 * 3072).reshape(27, -1) // 100 % 256
+    Path("cifar-10-batches-bin").mkdir()
+    np.column_stack([labels, pixels]).astype(np.uint8).tofile("cifar-10-batches-bin/test_batch.bin")
+
+
+def complaint_about(arguments: list[str]) -> str:
+    """What the command line says of arguments that it does not accept."""
+    try:
+        parse(arguments)
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+def load_script(path: str) -> ModuleType:
+    """A script of the repository, such as the one that writes the reference."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look for their module there
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,142 @@
+"""Profiles made monotone: against formulas, dense linear algebra, and the plans that noise would spoil."""
+
+import inspect
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ardm.profile import monotone, stretch, whittaker
+from ardm.schedule import plan, schedule_bits, uniform_schedule
+
+quick = settings(deadline=None, max_examples=60)
+
+METHODS = ["sort", "isotonic", "smooth"]
+SMOOTH = st.floats(0, 8, width=32)
+TIED = st.integers(0, 3).map(float)
+
+
+def test_sort_is_descending_in_each_stage():
+    losses = np.array([[1.0, 3.0, 2.0], [9.0, 7.0, 8.0]])
+    np.testing.assert_array_equal(monotone(losses), [[3.0, 2.0, 1.0], [9.0, 8.0, 7.0]])
+
+
+@quick
+@given(st.lists(st.tuples(SMOOTH, st.integers(1, 9)), min_size=1, max_size=12))
+def test_isotonic_is_the_min_max_formula(drawn):
+    losses, counts = np.array(drawn, dtype=np.float64).T
+    fitted = monotone(losses, counts, "isotonic")
+    for step in range(losses.size):
+        expected = min(
+            max(np.average(losses[first:stop], weights=counts[first:stop]) for stop in range(step + 1, losses.size + 1))
+            for first in range(step + 1)
+        )
+        assert fitted[step] == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+@quick
+@given(
+    st.lists(st.tuples(SMOOTH | TIED, st.integers(0, 3), st.booleans()), min_size=1, max_size=40),
+    st.sampled_from(METHODS),
+)
+def test_any_observed_profile_can_be_planned(drawn, method):
+    losses = np.array([np.nan if missing else loss for loss, _, missing in drawn])
+    counts = np.array([count for _, count, _ in drawn])
+    if np.isnan(losses[counts > 0]).all():
+        with pytest.raises(ValueError, match="expected a visited step in every stage"):
+            monotone(losses, counts, method)
+    else:
+        plan(monotone(losses, counts, method), 3)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_unvisited_steps_are_interpolated(method):
+    losses = np.array([np.nan, 6.0, np.nan, np.inf, 3.0, np.nan])
+    counts = np.array([4, 4, 4, 0, 4, 4])
+    np.testing.assert_allclose(monotone(losses, counts, method), [6.0, 6.0, 5.0, 4.0, 3.0, 3.0])
+
+
+def test_unvisited_steps_bear_no_weight():
+    losses = np.array([2.0, np.nan, np.nan, 4.0, 1.0])
+    np.testing.assert_allclose(monotone(losses, method="isotonic"), [3.0, 3.0, 3.0, 3.0, 1.0])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_shape_and_argument_are_kept(method):
+    losses = np.array([1.0, 2.0], dtype=np.float32)
+    assert monotone(losses, method=method).shape == (2,)
+    assert monotone(losses[None], method=method).shape == (1, 2)
+    assert losses.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("counts", "text"),
+    [
+        (np.ones((2, 3)), r"expected counts of shape \(1, 3\), got \(2, 3\); one for each loss"),
+        (-np.ones(3), "counts must be finite and not negative, got -1.0; use 0 for unvisited"),
+        (np.zeros(3), "expected a visited step in every stage, one has none; observe more losses"),
+    ],
+)
+def test_counts(counts, text):
+    with pytest.raises(ValueError, match=text):
+        monotone(np.ones(3), counts)
+
+
+def test_unknown_methods_are_refused():
+    # Unwrapped, as the type checker of the tests would speak first.
+    with pytest.raises(ValueError, match="method must be one of sort, isotonic, smooth, got 'shuffle'"):
+        inspect.unwrap(monotone)(np.ones(4), method="shuffle")
+
+
+@pytest.mark.parametrize("size", [3, 4, 5, 40])
+@pytest.mark.parametrize("stiffness", [1e-3, 1.0, 1e4])
+def test_whittaker_is_the_dense_solution(size, stiffness):
+    generator = np.random.default_rng(size)
+    values, weights = generator.normal(size=size), generator.integers(0, 4, size).astype(float)
+    weights[[0, -1]] = 2.0
+    differences = np.diff(np.eye(size), 2, axis=0)
+    system = np.diag(weights) + stiffness * differences.T @ differences
+    np.testing.assert_allclose(whittaker(values, weights, stiffness), np.linalg.solve(system, weights * values))
+
+
+def test_smoothing_keeps_lines_and_bends_for_curves():
+    line = np.linspace(4, 1, 200)
+    np.testing.assert_allclose(monotone(line, method="smooth"), line, atol=1e-6)
+    curve = 1 + 7 * np.exp(-np.arange(200) / 10.0)
+    np.testing.assert_allclose(monotone(curve, method="smooth"), curve, atol=0.05)
+
+
+@pytest.mark.parametrize("num_observations", [2, 8, 64])
+@pytest.mark.parametrize("num_calls", [100, 20])
+def test_smooth_plans_keep_their_promise_where_others_fail(num_observations, num_calls):
+    steps = np.arange(250)
+    truth = 1 + 3.1 * (1 - steps / 250) ** 2.2
+    spread = np.sqrt(0.2 + 4 / (250 - steps)) / np.sqrt(num_observations)  # as measured on text
+    generator = np.random.default_rng(0)
+    lost = dict.fromkeys(METHODS, 0.0)
+    for _ in range(10):
+        noisy = np.abs(truth + spread * generator.normal(size=250))
+        counts = np.full(250, num_observations)
+        for method in METHODS:
+            schedule = plan(monotone(noisy, counts, method), num_calls).schedule
+            lost[method] += (schedule_bits(truth, schedule) - truth.sum()) / 10
+    uniform = schedule_bits(truth, uniform_schedule(250, num_calls)) - truth.sum()
+    best = plan(truth, num_calls).lost_bits
+    assert best <= lost["smooth"] < 1.1 * best
+    assert lost["smooth"] < min(uniform, lost["sort"], lost["isotonic"])
+
+
+def test_smoothing_does_not_run_away_beyond_what_was_visited():
+    losses = np.full(3072, np.nan)
+    losses[:20] = 8 * np.exp(-np.arange(20) / 10)
+    fitted = monotone(losses, method="smooth")
+    assert fitted.max() <= np.nanmax(losses)
+    assert fitted.min() >= np.nanmin(losses)
+
+
+def test_stretched_losses_keep_the_share_of_revealed_variables():
+    losses = np.array([[4.0, 2.0, 1.0]])
+    assert stretch(losses, 6).tolist() == [[4, 4, 2, 2, 1, 1]]
+    assert stretch(losses, 2).tolist() == [[4, 2]]
+    assert stretch(losses, 3).tolist() == losses.tolist()
