@@ -1,6 +1,7 @@
 """Files are whole or refused."""
 
 import gzip
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from ardm.checkpoint import (
     MODEL_FILE,
     TrainedModel,
     load_model,
+    load_profile,
     read_tensors,
     save_model,
     write_tensors,
@@ -55,6 +57,25 @@ def test_a_model_comes_back_as_it_was(saved):
 def test_configurations_survive_json(name):
     config = {"tiny": tiny_config, "upscale": tiny_upscale_config}.get(name, PRESETS.get(name))()
     assert RunConfig.from_dict(config.to_dict()) == config
+
+
+def test_a_profile_is_read_without_its_network(saved, monkeypatch):
+    _, path = saved
+    bits, counts = torch.rand(1, 16, dtype=torch.float64), torch.full((1, 16), 3)
+    save_model(path, replace(load_model(path), profile=Profile(bits=bits, counts=counts)))
+    monkeypatch.setattr("ardm.checkpoint.build_model", None)
+    for place in (path, path.parent):
+        profile = load_profile(place)
+        assert torch.equal(profile.bits, bits)
+        assert torch.equal(profile.counts, counts)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 4
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match="damaged"):
+        load_profile(path)
+    write_tensors(path, {"x": torch.ones(2)}, {"kind": "model", "config": {}})
+    with pytest.raises(CheckpointError, match="does not describe a model this version can build"):
+        load_profile(path)
 
 
 def test_every_truncation_is_noticed(saved):

@@ -11,6 +11,8 @@ import math
 import os
 import re
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -132,26 +134,64 @@ def _description(kind: str, trained: AnyTrained) -> dict[str, Any]:
 
 
 def load_model(path: Path | str, device: torch.device | str = "cpu") -> TrainedModel:
-    """The model of a run's folder or of a model file, exact or not."""
+    """The model of a run's folder or of a model file, exact or not.
+
+    >>> from ardm import pretrained
+    >>> load_model(pretrained.box()["text"]).model.num_variables
+    250
+    """
     trained = load_any(path, device)
     if isinstance(trained, TrainedBaseline):
-        name = trained.config.method.name
-        raise CheckpointError(
-            f"{path} holds a baseline ({name}), which ardm eval and ardm sample take; expected an ARDM"
-        )
+        raise _is_baseline(path, trained.config)
     return trained
 
 
 def load_any(path: Path | str, device: torch.device | str = "cpu") -> AnyTrained:
-    """The model of a run's folder or of a model file: an ARDM, exact or not, or a baseline."""
+    """The model of a run's folder or of a model file: an ARDM, exact or not, or a baseline.
+
+    >>> from ardm import pretrained
+    >>> load_any(pretrained.box()["text"]).config.method.name
+    'ardm'
+    """
+    path, tensors, description = _read_model(path)
+    with _naming_errors(path):
+        return _trained(tensors, description, device)
+
+
+def load_profile(path: Path | str) -> Profile:
+    """The loss profile of a run's folder or of a model file, without its network.
+
+    >>> from ardm import pretrained
+    >>> load_profile(pretrained.box()["text"]).bits.shape
+    torch.Size([1, 250])
+    """
+    path, tensors, description = _read_model(path)
+    with _naming_errors(path):
+        if description["kind"] != "baseline":
+            return profile_from_tensors("profile", tensors)
+        config = RunConfig.from_dict(description["config"])
+    raise _is_baseline(path, config)
+
+
+def _read_model(path: Path | str) -> tuple[Path, dict[str, Tensor], dict[str, Any]]:
     path = Path(path)
     path = path / MODEL_FILE if path.is_dir() else path
-    tensors, description = read_tensors(path, "model", "exact model", "baseline")
+    return path, *read_tensors(path, "model", "exact model", "baseline")
+
+
+@contextmanager
+def _naming_errors(path: Path) -> Iterator[None]:
+    """A context that turns errors about a file's content into a CheckpointError."""
     try:
-        return _trained(tensors, description, device)
+        yield
     except (KeyError, TypeError, RuntimeError, ValueError, OverflowError) as error:
         reason = str(error).splitlines()[0]
         raise CheckpointError(f"{path} does not describe a model this version can build: {reason}") from error
+
+
+def _is_baseline(path: Path | str, config: RunConfig) -> CheckpointError:
+    name = config.method.name
+    return CheckpointError(f"{path} holds a baseline ({name}), which ardm eval and ardm sample take; expected an ARDM")
 
 
 def _trained(tensors: dict[str, Tensor], description: dict[str, Any], device: torch.device | str) -> AnyTrained:
