@@ -1,6 +1,5 @@
 """Compressing and restoring as users do it: `ardm.compress`, `ardm.decompress` and the command line."""
 
-import functools
 import json
 import os
 import signal
@@ -378,8 +377,7 @@ class TestCompress:
         before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
         arguments = [sys.executable, "-c", STALLED, *command, *flags, str(images / "b.png")]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        default = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # tests may run in the background
-        with subprocess.Popen(arguments, **pipes, preexec_fn=default) as process:
+        with subprocess.Popen(arguments, **pipes) as process:
             assert process.stdout.readline() == "verifying\n"
             assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} != before
             process.send_signal(number)

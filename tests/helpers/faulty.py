@@ -53,7 +53,7 @@ def terminate(losses):
 
 def change_step(act: Callable, step: int) -> None:
     """Let something happen to the losses of a step, counted from 1."""
-    from ardm import trainer
+    from ardm.train import trainer
 
     right, calls = trainer.sample_step_loss, itertools.count(1)
     trainer.sample_step_loss = lambda *arguments: (act if next(calls) == step else lambda x: x)(right(*arguments))

@@ -33,12 +33,25 @@ FORKS.set_forkserver_preload(
 )
 
 
+STARTED: list["Launched"] = []
+"""Everything that tests of this process have started and not yet waited for."""
+
+
 @dataclass(kw_only=True)
 class Launched:
     """Processes that work together, by their ranks."""
 
     workers: dict[int, int]
     """Their numbers in the system."""
+
+    def __post_init__(self) -> None:
+        STARTED.append(self)
+
+    def kill(self) -> None:
+        """Kill whatever still runs and close its pipes."""
+        for worker in self.workers.values():
+            if is_alive(worker):
+                os.kill(worker, signal.SIGKILL)
 
     def is_over(self) -> bool:
         """Whether all have ended."""
@@ -99,8 +112,15 @@ class Forked(Launched):
             process.terminate()
         wait_until(self._all_ended)
         said, output = ((self.folder / name).read_text() for name in ("stderr", "stdout"))
-        shutil.rmtree(self.folder)
+        self.kill()
         return Ended(status=failed[0] if failed else 0, output=output, said=said)
+
+    def kill(self) -> None:
+        """Kill whatever still runs and remove its output."""
+        for process in self.processes:
+            process.kill()
+            process.join()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _all_ended(self) -> bool:
         return all(process.exitcode is not None for process in self.processes)
@@ -125,12 +145,13 @@ def run_here(words: list[str], fault: str, variables: Mapping[str, str], folder:
     torch.set_num_threads(1)
     from faulty import introduce
 
-    from ardm import cli, launch
+    from ardm.cli.main import entry_point
+    from ardm.runtime import launch
 
     launch.PARENT = os.getppid()
     introduce(fault)
     sys.argv = ["ardm", *words]
-    cli.entry_point()
+    entry_point()
 
 
 @dataclass(kw_only=True)
@@ -154,6 +175,24 @@ class ByTorchrun(Launched):
         output, said = self.process.communicate(timeout=PATIENCE)
         wait_until(self.is_over)
         return Ended(status=self.process.returncode, output=output, said=said)
+
+    def kill(self) -> None:
+        """Kill whatever still runs and close its pipes."""
+        super().kill()
+        self.process.kill()
+        self.process.communicate()
+
+
+def killed_after_the_test(process: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    """The process, which does not outlive its test."""
+    ByTorchrun(workers={}, process=process)
+    return process
+
+
+def kill_leftovers() -> None:
+    """Kill what tests have started and not waited for."""
+    while STARTED:
+        STARTED.pop().kill()
 
 
 def children(launcher: int) -> dict[int, int]:

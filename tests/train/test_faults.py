@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from faulty import fill_disk, fsync_with
-from launched import PATIENCE, ByTorchrun, Training, environment, is_alive, wait_until
+from launched import PATIENCE, ByTorchrun, Training, environment, is_alive, killed_after_the_test, wait_until
 from test_train import CPU, assert_same_state, metrics, train
 from tiny import TEXT, tiny_config, tiny_corpus
 
@@ -426,12 +426,14 @@ def start_to_wait(folder: Path, variables: dict[str, str], **how: Any) -> subpro
     store = torch.distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     (folder / "text.txt").write_text(TEXT)
     words = ["train", "text", "--data", str(folder / "text.txt"), "--out", str(folder / "run"), "--device", "cpu"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ardm", *words],
-        env=os.environ | environment(0, 2, store.port) | variables,
-        stderr=subprocess.PIPE,
-        text=True,
-        **how,
+    process = killed_after_the_test(
+        subprocess.Popen(
+            [sys.executable, "-m", "ardm", *words],
+            env=os.environ | environment(0, 2, store.port) | variables,
+            stderr=subprocess.PIPE,
+            text=True,
+            **how,
+        )
     )
     process.store = store  # where it waits
     wait_until(lambda: store.num_keys() > 0)

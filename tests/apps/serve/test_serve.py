@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from invoke import fails
+from launched import killed_after_the_test
 from serving import (
     base64_of,
     error,
@@ -543,13 +544,9 @@ class TestCommand:
         path = tmp_path / "grey.model"
         save_model(path, tiny_exact("grey"))
         command = [sys.executable, "-m", "ardm", "serve", str(path), "--port", "0"]
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        variables = os.environ | {"OMP_NUM_THREADS": "1"}
+        process = killed_after_the_test(subprocess.Popen(command, **pipes, env=variables))
         try:
             line = process.stdout.readline()
             url = line.split()[0]
