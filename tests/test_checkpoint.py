@@ -21,8 +21,8 @@ from ardm.checkpoint import (
 )
 from ardm.config import RunConfig
 from ardm.errors import ArdmError, CheckpointError, UsageError
-from ardm.objective import Profile
 from ardm.presets import PRESETS
+from ardm.profile import Profile
 from ardm.runtime.files import GZIP_START, check_writable, locked, written_whole
 
 

@@ -8,15 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from table_model import CASES, ONE_STAGE, assert_follows
 
-from ardm.objective import (
-    Profile,
-    StepLoss,
-    corrupt,
-    sample_corruption,
-    sample_step_loss,
-    step_loss,
-    stratified_steps,
-)
+from ardm.objective import corrupt, sample_corruption, sample_step_loss, step_loss, stratified_steps
 from ardm.orders import random_orders, ranks
 
 each_case = pytest.mark.parametrize("name", CASES)
@@ -218,80 +210,3 @@ def test_every_mask_is_as_likely_as_the_next_of_its_size(name, generator):
     sizes = [bin(mask).count("1") for mask in range(2**case.num_variables)]
     each = [1 / math.comb(case.num_variables, size) / case.num_variables for size in sizes[:-1]]
     assert_follows(counts, [*each, 0.0])  # never all revealed: there would be nothing to predict
-
-
-# The profile
-
-
-def random_losses(num_stages, num_variables, size, seed, steps_below=None):
-    generator = torch.Generator().manual_seed(seed)
-    stage = torch.randint(num_stages, (size,), generator=generator)
-    t = torch.randint(steps_below or num_variables, (size,), generator=generator)
-    nats = torch.rand(size, generator=generator, dtype=torch.float64) * 10
-    return StepLoss(stage=stage, t=t, nats=nats, bits_per_dim=nats, cross_entropy=nats)
-
-
-def cells(loss):
-    """The losses in bits by (stage, t)."""
-    found = {}
-    for s, t, nats in zip(loss.stage.tolist(), loss.t.tolist(), loss.nats.tolist(), strict=True):
-        found.setdefault((s, t), []).append(nats / math.log(2))
-    return found
-
-
-def test_profile_without_momentum_is_the_mean_of_all_observations():
-    batches = [random_losses(2, 5, 30, seed) for seed in range(20)]
-    profile, seen = Profile.empty(2, 5), {}
-    for batch in batches:
-        profile = profile.updated(batch)
-        for cell, values in cells(batch).items():
-            seen.setdefault(cell, []).extend(values)
-    for cell, values in seen.items():
-        assert profile.counts[cell] == len(values)
-        assert profile.bits[cell].item() == pytest.approx(math.fsum(values) / len(values), abs=1e-9)
-
-
-def test_profile_with_momentum_is_a_moving_average_of_batch_means():
-    batches = [random_losses(2, 5, 6, seed) for seed in range(30)]
-    profile, average = Profile.empty(2, 5), {}
-    for batch in batches:
-        profile = profile.updated(batch, momentum=0.95)
-        for cell, values in cells(batch).items():
-            mean = math.fsum(values) / len(values)
-            average[cell] = 0.95 * average[cell] + 0.05 * mean if cell in average else mean
-    for cell, value in average.items():
-        assert profile.bits[cell].item() == pytest.approx(value, abs=1e-9)
-
-
-@pytest.mark.parametrize("momentum", [None, 0.0, 0.95])
-def test_the_first_visit_sets_a_component(momentum):
-    batch = random_losses(1, 3, 1, seed=0)
-    profile = Profile.empty(1, 3).updated(batch, momentum)
-    ((cell, (bits,)),) = cells(batch).items()
-    assert profile.bits[cell].item() == pytest.approx(bits, abs=1e-9)
-
-
-@pytest.mark.parametrize("momentum", [None, 0.95])
-def test_components_not_visited_stay_as_they_were(momentum):
-    first = Profile.empty(2, 6).updated(random_losses(2, 6, 40, seed=1, steps_below=4), momentum)
-    assert (first.counts[:, 4:] == 0).all()
-    assert (first.bits[:, 4:] == 0).all()
-    second = first.updated(random_losses(2, 6, 40, seed=2, steps_below=1), momentum)
-    assert torch.equal(second.bits[:, 1:], first.bits[:, 1:])
-    assert torch.equal(second.counts[:, 1:], first.counts[:, 1:])
-    assert second.counts.sum() == 80
-
-
-@given(st.permutations(range(40)))
-def test_the_profile_does_not_depend_on_the_order_of_a_batch(permutation):
-    batch = random_losses(2, 3, 40, seed=5)
-    shuffled = StepLoss(**{name: value[list(permutation)] for name, value in vars(batch).items()})
-    expected, found = Profile.empty(2, 3).updated(batch), Profile.empty(2, 3).updated(shuffled)
-    assert torch.equal(found.bits, expected.bits)  # to the last bit
-    assert torch.equal(found.counts, expected.counts)
-
-
-def test_the_profile_keeps_no_graph():
-    case = CASES["oa-2"]()
-    profile = Profile.empty(1, 3).updated(every_step(case, case.items()[0]))
-    assert not profile.bits.requires_grad

@@ -1,14 +1,19 @@
-"""Profiles made monotone: against formulas, dense linear algebra, and the plans that noise would spoil."""
+"""Profiles, measured and made monotone: against formulas, dense linear algebra, and plans that noise would spoil."""
 
 import inspect
+import math
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from table_model import CASES
 
-from ardm.profile import monotone, stretch, whittaker
-from ardm.schedule import plan, schedule_bits, uniform_schedule
+from ardm.objective import StepLoss, sample_step_loss
+from ardm.planner import plan, schedule_bits
+from ardm.profile import Profile, monotone, stretch, whittaker
+from ardm.schedule import uniform_schedule
 
 quick = settings(deadline=None, max_examples=60)
 
@@ -140,3 +145,82 @@ def test_stretched_losses_keep_the_share_of_revealed_variables():
     assert stretch(losses, 6).tolist() == [[4, 4, 2, 2, 1, 1]]
     assert stretch(losses, 2).tolist() == [[4, 2]]
     assert stretch(losses, 3).tolist() == losses.tolist()
+
+
+# The measured profile
+
+
+def random_losses(num_stages, num_variables, size, seed, steps_below=None):
+    generator = torch.Generator().manual_seed(seed)
+    stage = torch.randint(num_stages, (size,), generator=generator)
+    t = torch.randint(steps_below or num_variables, (size,), generator=generator)
+    nats = torch.rand(size, generator=generator, dtype=torch.float64) * 10
+    return StepLoss(stage=stage, t=t, nats=nats, bits_per_dim=nats, cross_entropy=nats)
+
+
+def cells(loss):
+    """The losses in bits by (stage, t)."""
+    found = {}
+    for s, t, nats in zip(loss.stage.tolist(), loss.t.tolist(), loss.nats.tolist(), strict=True):
+        found.setdefault((s, t), []).append(nats / math.log(2))
+    return found
+
+
+def test_profile_without_momentum_is_the_mean_of_all_observations():
+    batches = [random_losses(2, 5, 30, seed) for seed in range(20)]
+    profile, seen = Profile.empty(2, 5), {}
+    for batch in batches:
+        profile = profile.updated(batch)
+        for cell, values in cells(batch).items():
+            seen.setdefault(cell, []).extend(values)
+    for cell, values in seen.items():
+        assert profile.counts[cell] == len(values)
+        assert profile.bits[cell].item() == pytest.approx(math.fsum(values) / len(values), abs=1e-9)
+
+
+def test_profile_with_momentum_is_a_moving_average_of_batch_means():
+    batches = [random_losses(2, 5, 6, seed) for seed in range(30)]
+    profile, average = Profile.empty(2, 5), {}
+    for batch in batches:
+        profile = profile.updated(batch, momentum=0.95)
+        for cell, values in cells(batch).items():
+            mean = math.fsum(values) / len(values)
+            average[cell] = 0.95 * average[cell] + 0.05 * mean if cell in average else mean
+    for cell, value in average.items():
+        assert profile.bits[cell].item() == pytest.approx(value, abs=1e-9)
+
+
+@pytest.mark.parametrize("momentum", [None, 0.0, 0.95])
+def test_the_first_visit_sets_a_component(momentum):
+    batch = random_losses(1, 3, 1, seed=0)
+    profile = Profile.empty(1, 3).updated(batch, momentum)
+    ((cell, (bits,)),) = cells(batch).items()
+    assert profile.bits[cell].item() == pytest.approx(bits, abs=1e-9)
+
+
+@pytest.mark.parametrize("momentum", [None, 0.95])
+def test_components_not_visited_stay_as_they_were(momentum):
+    first = Profile.empty(2, 6).updated(random_losses(2, 6, 40, seed=1, steps_below=4), momentum)
+    assert (first.counts[:, 4:] == 0).all()
+    assert (first.bits[:, 4:] == 0).all()
+    second = first.updated(random_losses(2, 6, 40, seed=2, steps_below=1), momentum)
+    assert torch.equal(second.bits[:, 1:], first.bits[:, 1:])
+    assert torch.equal(second.counts[:, 1:], first.counts[:, 1:])
+    assert second.counts.sum() == 80
+
+
+@given(st.permutations(range(40)))
+def test_the_profile_does_not_depend_on_the_order_of_a_batch(permutation):
+    batch = random_losses(2, 3, 40, seed=5)
+    shuffled = StepLoss(**{name: value[list(permutation)] for name, value in vars(batch).items()})
+    expected, found = Profile.empty(2, 3).updated(batch), Profile.empty(2, 3).updated(shuffled)
+    assert torch.equal(found.bits, expected.bits)  # to the last bit
+    assert torch.equal(found.counts, expected.counts)
+
+
+def test_the_profile_keeps_no_graph(generator):
+    case = CASES["oa-2"]()
+    loss = sample_step_loss(case.model, torch.tensor([case.items()[0]]), generator)
+    assert loss.nats.requires_grad
+    profile = Profile.empty(1, 3).updated(loss)
+    assert not profile.bits.requires_grad

@@ -8,6 +8,8 @@ from .likelihood import mean_bits as mean_bits
 from .likelihood import schedule_bits_bound as schedule_bits_bound
 from .model import ARDM as ARDM
 from .orders import random_stage_orders as random_stage_orders
+from .planner import every_budget as every_budget
+from .planner import plan as plan
 from .pretrained import load as load
 from .profile import monotone as monotone
 from .sample import Given as Given
@@ -16,8 +18,6 @@ from .sample import sample_chain as sample_chain
 from .sample import sample_items as sample_items
 from .schedule import Schedule as Schedule
 from .schedule import cosine_schedule as cosine_schedule
-from .schedule import every_budget as every_budget
 from .schedule import full_schedule as full_schedule
-from .schedule import plan as plan
 from .schedule import uniform_schedule as uniform_schedule
 from .version import __version__ as __version__

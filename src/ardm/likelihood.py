@@ -18,8 +18,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ardm.model import ARDM
-from ardm.objective import Corrupted, Profile, StepLoss, corrupt, step_loss, stratified_steps
+from ardm.objective import Corrupted, StepLoss, corrupt, step_loss, stratified_steps
 from ardm.orders import check_orders, random_orders, random_stage_orders, ranks
+from ardm.profile import Profile
 from ardm.schedule import Schedule, check_fits
 
 T = TypeVar("T")

@@ -22,8 +22,6 @@ from ardm.depth import DepthMap
 from ardm.model import ARDM
 from ardm.orders import random_orders, revealed
 
-FIXED_POINT = 2.0**32
-
 
 @dataclass(frozen=True, kw_only=True)
 class Corrupted:
@@ -136,53 +134,3 @@ def sample_corruption(
     if rank is None:
         rank = random_orders(num_items, num_variables, generator)
     return corrupt(depth, x, stage, t, rank)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Profile:
-    """The loss components L_{s,t} in bits and the number of observations behind each (0: not visited)."""
-
-    bits: Float[Tensor, "S D"]
-    counts: Int[Tensor, "S D"]
-
-    @classmethod
-    def empty(cls, num_stages: int, num_variables: int, device: torch.device | str = "cpu") -> "Profile":
-        """A profile with no observations."""
-        shape = (num_stages, num_variables)
-        return cls(
-            bits=torch.zeros(shape, dtype=torch.float64, device=device),
-            counts=torch.zeros(shape, dtype=torch.int64, device=device),
-        )
-
-    def observed_bits(self) -> Float[Tensor, "S D"]:
-        """The components, NaN where there is no observation."""
-        return self.bits.masked_fill(self.counts == 0, math.nan)
-
-    def updated(self, loss: StepLoss, momentum: float | None = None) -> "Profile":
-        """The profile with a batch of step losses added.
-
-        With a momentum each visited component moves to the batch's mean as an exponential moving average (the
-        first visit sets it); without, every observation counts alike.
-        """
-        new, hits = self._batch_means(loss)
-        counts = self.counts + hits
-        if momentum is None:
-            weight = hits.double() / counts.clamp(min=1)
-        else:
-            rate = torch.full_like(self.bits, 1 - momentum).masked_fill(self.counts == 0, 1.0)
-            weight = rate * (hits > 0)
-        return type(self)(bits=self.bits + weight * (new - self.bits), counts=counts)
-
-    def _batch_means(self, loss: StepLoss) -> tuple[Float[Tensor, "S D"], Int[Tensor, "S D"]]:
-        """Mean loss in bits and number of items for each component.
-
-        Sums are taken in fixed point: adding integers gives the same value in any order, on any device.
-        """
-        index = loss.stage * self.bits.shape[1] + loss.t
-        bits = loss.nats.detach().double() / math.log(2)
-        fixed = (bits * FIXED_POINT).round().long()
-        empty = torch.zeros(self.bits.numel(), dtype=torch.int64, device=index.device)
-        hits = empty.index_add(0, index, torch.ones_like(index))
-        sums = empty.index_add(0, index, fixed).double() / FIXED_POINT
-        means = sums / hits.clamp(min=1)
-        return means.view_as(self.bits), hits.view_as(self.counts)

@@ -10,14 +10,19 @@ cannot keep. Three remedies, each for every stage by itself:
                the penalty chosen by cross-validation; then sorted. The best of the three on measured profiles.
 """
 
+import math
+from dataclasses import dataclass
 from typing import Literal, no_type_check
 
 import numpy as np
-from jaxtyping import Float, Real
+import torch
+from jaxtyping import Float, Int, Real
+from torch import Tensor
 
+from ardm.objective import StepLoss
 from ardm.runtime.jit import compiled
 
-Losses = Float[np.ndarray, "S D"] | Float[np.ndarray, "D"]
+LossArray = Float[np.ndarray, "S D"] | Float[np.ndarray, "D"]
 Counts = Real[np.ndarray, "S D"] | Real[np.ndarray, "D"]
 Method = Literal["sort", "isotonic", "smooth"]
 
@@ -26,11 +31,64 @@ STIFFNESSES = 10.0 ** np.arange(0, 11.5, 0.5)
 MIN_STEPS_TO_SMOOTH = 8
 """With fewer visited steps than this there is nothing to choose a penalty from; the fit is isotonic."""
 
+FIXED_POINT = 2.0**32
+"""Units of a bit in which losses are summed."""
 
-def monotone(losses: Losses, counts: Counts | None = None, method: Method = "sort") -> Losses:
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """The loss components L_{s,t} in bits and the number of observations behind each (0: not visited)."""
+
+    bits: Float[Tensor, "S D"]
+    counts: Int[Tensor, "S D"]
+
+    @classmethod
+    def empty(cls, num_stages: int, num_variables: int, device: torch.device | str = "cpu") -> "Profile":
+        """A profile with no observations."""
+        shape = (num_stages, num_variables)
+        return cls(
+            bits=torch.zeros(shape, dtype=torch.float64, device=device),
+            counts=torch.zeros(shape, dtype=torch.int64, device=device),
+        )
+
+    def observed_bits(self) -> Float[Tensor, "S D"]:
+        """The components, NaN where there is no observation."""
+        return self.bits.masked_fill(self.counts == 0, math.nan)
+
+    def updated(self, loss: StepLoss, momentum: float | None = None) -> "Profile":
+        """The profile with a batch of step losses added.
+
+        With a momentum each visited component moves to the batch's mean as an exponential moving average (the
+        first visit sets it); without, every observation counts alike.
+        """
+        new, hits = self._batch_means(loss)
+        counts = self.counts + hits
+        if momentum is None:
+            weight = hits.double() / counts.clamp(min=1)
+        else:
+            rate = torch.full_like(self.bits, 1 - momentum).masked_fill(self.counts == 0, 1.0)
+            weight = rate * (hits > 0)
+        return type(self)(bits=self.bits + weight * (new - self.bits), counts=counts)
+
+    def _batch_means(self, loss: StepLoss) -> tuple[Float[Tensor, "S D"], Int[Tensor, "S D"]]:
+        """Mean loss in bits and number of items for each component.
+
+        Sums are taken in fixed point: adding integers gives the same value in any order, on any device.
+        """
+        index = loss.stage * self.bits.shape[1] + loss.t
+        bits = loss.nats.detach().double() / math.log(2)
+        fixed = (bits * FIXED_POINT).round().long()
+        empty = torch.zeros(self.bits.numel(), dtype=torch.int64, device=index.device)
+        hits = empty.index_add(0, index, torch.ones_like(index))
+        sums = empty.index_add(0, index, fixed).double() / FIXED_POINT
+        means = sums / hits.clamp(min=1)
+        return means.view_as(self.bits), hits.view_as(self.counts)
+
+
+def monotone(losses: LossArray, counts: Counts | None = None, method: Method = "sort") -> LossArray:
     """The losses made non-increasing in each stage; same shape.
 
-    Fits are weighted by `counts`, the observations behind each loss. Losses that are NaN or have count 0 were
+    Fits are weighted by `counts`, the observations behind each loss. LossArray that are NaN or have count 0 were
     never visited: "smooth" bridges them and holds its fit constant beyond the ends; the other methods interpolate
     linearly between visited neighbours, constant beyond the ends ("sort" before sorting, "isotonic" after fitting).
     """
@@ -51,7 +109,7 @@ def monotone(losses: Losses, counts: Counts | None = None, method: Method = "sor
     return np.stack([fit(*stage) for stage in zip(profile, weights, strict=True)]).reshape(losses.shape)
 
 
-def as_stages(values: Losses | Counts) -> Float[np.ndarray, "S D"]:
+def as_stages(values: LossArray | Counts) -> Float[np.ndarray, "S D"]:
     """A float64 copy with a row for each stage."""
     stages = np.array(values, dtype=np.float64, order="C", ndmin=2)  # one memory layout, compiled once
     if stages.ndim != 2 or stages.size == 0:

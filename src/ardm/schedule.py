@@ -1,38 +1,16 @@
-r"""Parallel schedules: which variables share one call of the network (section "Parallelized ARDMs").
+"""Parallel schedules: which variables share one call of the network (section "Parallelized ARDMs").
 
-A group of `k` variables revealed by one call at step `t` of stage `s` costs `k * L[s, t]` bits, whichever
-variables it holds. A schedule costs the sum over its groups. For losses that do not increase this cost is
-Monge, and the planner rests on what follows from that:
-
-- the cheapest group that ends at a step is the lower envelope of lines in that step, with slopes that only
-  fall, so that one sweep with a moving pointer answers all steps in O(D);
-- the optimal cost is convex in the number of calls, so that a price for each call (a Lagrange multiplier)
-  finds any budget, and one common price shares a budget optimally among stages;
-- where several budgets share one price, a path with more and one with fewer calls splice into a path with
-  any number in between, at no loss (Aggarwal, Schieber and Tokuyama 1994).
-
-| symbol | meaning |
-|---|---|
-| `S`, `D` | number of stages, number of variables (and so of steps) in a stage |
-| `t` | step, from 0: `t` variables are revealed and `D - t` are masked |
-| `L[s, t]` | loss component: expected bits of one variable of stage `s` at step `t` |
-| `B` | budget: number of calls |
+Notation as in `orders`; schedules that cost least are found by `planner`.
 """
 
 import itertools
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Literal, no_type_check
+from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Integer
+from jaxtyping import Integer
 
 from ardm.orders import strands
-from ardm.profile import Losses, as_stages, check_losses, stretch
-from ardm.runtime.jit import compiled
-
-# The import hook of the tests must not wrap what numba compiles, hence `no_type_check` on such functions.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,58 +59,59 @@ class Schedule:
         return list(itertools.pairwise((*self.starts[stage], self.num_steps)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """A schedule with its expected cost: bits in total over the planned steps of all stages."""
-
-    schedule: Schedule
-    """The cheapest schedule of its number of calls."""
-    bits: float
-    """Expected bits of the schedule."""
-    full_bits: float
-    """Expected bits of one variable a call, the least that any schedule costs."""
-
-    @property
-    def lost_bits(self) -> float:
-        """What the schedule costs above one variable a call."""
-        return max(0.0, self.bits - self.full_bits)
-
-    @property
-    def lost_share(self) -> float:
-        """The same as a part of `full_bits`; 0 where there are none."""
-        return self.lost_bits / self.full_bits if self.full_bits else 0.0
+def full_schedule(num_steps: int, *, num_stages: int = 1, first_step: int = 0) -> Schedule:
+    """One variable a call."""
+    return uniform_schedule(num_steps, num_stages * num_steps, num_stages=num_stages, first_step=first_step)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class BudgetTable:
-    """The optimal cost of every budget of one stage, and the schedules that attain it."""
-
-    bits: Float[np.ndarray, "B"]
-    """`bits[b - 1]` is the cost of the best schedule with `b` calls."""
-    origins: Integer[np.ndarray, "B E"]
-    """`origins[b - 1, t]` is where the last of `b` groups begins if they end at step `t`; E = D + 1."""
-
-    def schedule(self, num_calls: int) -> Schedule:
-        """The best schedule with exactly `num_calls` calls."""
-        if not 1 <= num_calls <= self.bits.size:
-            raise ValueError(f"expected a budget in 1..{self.bits.size}, got {num_calls}; raise max_calls")
-        starts = [self.origins.shape[1] - 1]
-        for row in reversed(range(num_calls)):
-            starts.append(int(self.origins[row, starts[-1]]))
-        return Schedule(starts=(tuple(starts[:0:-1]),), num_steps=starts[0])
+def uniform_schedule(num_steps: int, num_calls: int, *, num_stages: int = 1, first_step: int = 0) -> Schedule:
+    """Groups of equal size up to rounding, `num_calls` in total, shared evenly among the stages."""
+    return _schedule_along(lambda done: done, num_steps, num_calls, num_stages, first_step)
 
 
-def plan_gaps(losses: Losses, num_calls: int, first_step: int, last_step: int) -> Plan:
-    """The plan for the steps from first_step on and before last_step: that of an item of as many variables.
+def cosine_schedule(num_steps: int, num_calls: int, *, num_stages: int = 1, first_step: int = 0) -> Schedule:
+    """Few variables first and many last: the fraction `cos(pi/2 * i/B)` is masked after call i of B.
 
-    The last steps of the losses would promise too much: they know a few hidden variables among many as scattered, while
-    those of a gap have each other for neighbours.
+    A group that would round to nothing holds one variable. `num_calls` is the total of all stages.
     """
-    if first_step >= last_step:
-        raise ValueError(f"expected a first step before {last_step}, got {first_step}; leave a step to plan")
-    own = plan(stretch(losses, last_step - first_step), num_calls)
-    starts = tuple(tuple(first_step + start for start in stage) for stage in own.schedule.starts)
-    return replace(own, schedule=Schedule(starts=starts, num_steps=last_step))
+    return _schedule_along(_cosine, num_steps, num_calls, num_stages, first_step)
+
+
+def _schedule_along(
+    curve: Callable[[np.ndarray], np.ndarray],
+    num_steps: int,
+    num_calls: int,
+    num_stages: int,
+    first_step: int,
+) -> Schedule:
+    """A schedule after a curve from the fraction of calls done to the fraction of variables revealed.
+
+    The curve must not lie above the diagonal: then one variable a call always remains for the later calls.
+    """
+    starts = []
+    for quota in share_calls(clamp_calls(num_calls, num_stages, num_steps, first_step), num_stages):
+        call = np.arange(quota)
+        wanted = first_step + np.rint((num_steps - first_step) * curve(call / quota)).astype(np.int64)
+        at_least_one_each = np.maximum.accumulate(wanted - call) + call
+        starts.append(tuple(at_least_one_each.tolist()))
+    return Schedule(starts=tuple(starts), num_steps=num_steps)
+
+
+def _cosine(done: np.ndarray) -> np.ndarray:
+    return np.asarray(1.0 - np.cos(0.5 * np.pi * done))
+
+
+def clamp_calls(num_calls: int, num_stages: int, num_steps: int, first_step: int) -> int:
+    if not 0 <= first_step < num_steps:
+        raise ValueError(f"first_step must lie in 0..{num_steps - 1}, got {first_step}; leave a step to plan")
+    if not 1 <= num_stages <= num_calls:
+        raise ValueError(f"each of {num_stages} stages needs a call, got {num_calls} calls; raise num_calls")
+    return min(num_calls, num_stages * (num_steps - first_step))
+
+
+def share_calls(num_calls: int, num_stages: int) -> list[int]:
+    share, remainder = divmod(num_calls, num_stages)
+    return [share + (stage < remainder) for stage in range(num_stages)]
 
 
 def in_strands(schedule: Schedule) -> tuple[Integer[np.ndarray, "S D"], Schedule]:
@@ -165,248 +144,3 @@ def check_fits(schedule: Schedule, num_stages: int, num_variables: int) -> None:
         )
     if num_stages > 1 and schedule.num_steps < num_variables:
         raise ValueError("with several stages a schedule must reach the last variable: the next stage needs all")
-
-
-def plan(losses: Losses, num_calls: int, *, first_step: int = 0, split: Literal["joint", "even"] = "joint") -> Plan:
-    """The cheapest schedule with at most `num_calls` calls over all stages, in O(S D log D).
-
-    Exact up to rounding. It uses all the calls, or one for each variable where that is fewer. The first
-    `first_step` variables of each stage are given (infilling) and cost nothing. A "joint" split puts calls
-    into the stages where they save most; "even" plans each stage for itself with the same number of calls,
-    any remainder going to the earliest stages (the paper's choice).
-    """
-    profile = _check_monotone(losses)
-    num_stages, num_steps = profile.shape
-    num_calls = _clamp_calls(num_calls, num_stages, num_steps, first_step)
-    planned = profile[:, first_step:]
-    if split == "joint":
-        paths = _cheapest_paths(planned, num_calls)
-    elif split == "even":
-        quotas = _even_quotas(num_calls, num_stages)
-        paths = [_cheapest_paths(stage[None], quota)[0] for stage, quota in zip(planned, quotas, strict=True)]
-    else:
-        raise ValueError(f"split must be 'joint' or 'even', got {split!r}; 'joint' is the cheapest")
-    starts = tuple(tuple((first_step + path).tolist()) for path in paths)
-    schedule = Schedule(starts=starts, num_steps=num_steps)
-    return Plan(schedule=schedule, bits=schedule_bits(profile, schedule), full_bits=math.fsum(planned.flat))
-
-
-def every_budget(losses: Losses, max_calls: int | None = None) -> BudgetTable:
-    """The optimal cost of each budget 1..`max_calls` (by default D) of one stage, in O(D B).
-
-    The paper's recurrence `C[b, t] = min_{i < t} C[b - 1, i] + (t - i) L[i]`, with the minimum read off an
-    envelope of lines instead of searched. Exact up to rounding.
-    """
-    profile = _check_monotone(losses)
-    if len(profile) != 1:
-        raise ValueError(f"expected the losses of one stage, got {len(profile)} stages; pass one at a time")
-    num_steps = profile.shape[1]
-    num_calls = _clamp_calls(num_steps if max_calls is None else max_calls, 1, num_steps, 0)
-    bits = np.empty(num_calls)
-    origins = np.zeros((num_calls, num_steps + 1), np.uint16 if num_steps < 2**16 else np.int32)
-    _fill_budget_table(profile[0], bits, origins)
-    return BudgetTable(bits=bits, origins=origins)
-
-
-def schedule_bits(losses: Losses, schedule: Schedule) -> float:
-    """Expected bits of a schedule, the sum over its groups of `size * L[start]`, for any finite losses."""
-    profile = check_losses(as_stages(losses))
-    expected = (schedule.num_stages, schedule.num_steps)
-    if profile.shape != expected:
-        raise ValueError(f"expected losses of shape {expected}, got {profile.shape}; match the schedule")
-    costs = [
-        np.diff(starts, append=schedule.num_steps) * values[list(starts)]
-        for starts, values in zip(schedule.starts, profile, strict=True)
-    ]
-    return math.fsum(np.concatenate(costs))
-
-
-def uniform_schedule(num_steps: int, num_calls: int, *, num_stages: int = 1, first_step: int = 0) -> Schedule:
-    """Groups of equal size up to rounding, `num_calls` in total, shared evenly among the stages."""
-    return _schedule_along(lambda done: done, num_steps, num_calls, num_stages, first_step)
-
-
-def cosine_schedule(num_steps: int, num_calls: int, *, num_stages: int = 1, first_step: int = 0) -> Schedule:
-    """Few variables first and many last: the fraction `cos(pi/2 * i/B)` is masked after call i of B.
-
-    A group that would round to nothing holds one variable. `num_calls` is the total of all stages.
-    """
-    return _schedule_along(_cosine, num_steps, num_calls, num_stages, first_step)
-
-
-def full_schedule(num_steps: int, *, num_stages: int = 1, first_step: int = 0) -> Schedule:
-    """One variable a call."""
-    return uniform_schedule(num_steps, num_stages * num_steps, num_stages=num_stages, first_step=first_step)
-
-
-def _check_monotone(losses: np.ndarray) -> np.ndarray:
-    profile = check_losses(as_stages(losses))
-    rises = np.argwhere(np.diff(profile) > 0)
-    if rises.size:
-        stage, step = rises[0]
-        raise ValueError(f"losses must not increase, stage {stage} does after step {step}; use monotone()")
-    return profile
-
-
-def _clamp_calls(num_calls: int, num_stages: int, num_steps: int, first_step: int) -> int:
-    if not 0 <= first_step < num_steps:
-        raise ValueError(f"first_step must lie in 0..{num_steps - 1}, got {first_step}; leave a step to plan")
-    if not 1 <= num_stages <= num_calls:
-        raise ValueError(f"each of {num_stages} stages needs a call, got {num_calls} calls; raise num_calls")
-    return min(num_calls, num_stages * (num_steps - first_step))
-
-
-def _even_quotas(num_calls: int, num_stages: int) -> list[int]:
-    share, remainder = divmod(num_calls, num_stages)
-    return [share + (stage < remainder) for stage in range(num_stages)]
-
-
-def _cosine(done: np.ndarray) -> np.ndarray:
-    return np.asarray(1.0 - np.cos(0.5 * np.pi * done))
-
-
-def _schedule_along(
-    curve: Callable[[np.ndarray], np.ndarray],
-    num_steps: int,
-    num_calls: int,
-    num_stages: int,
-    first_step: int,
-) -> Schedule:
-    """A schedule after a curve from the fraction of calls done to the fraction of variables revealed.
-
-    The curve must not lie above the diagonal: then one variable a call always remains for the later calls.
-    """
-    starts = []
-    for quota in _even_quotas(_clamp_calls(num_calls, num_stages, num_steps, first_step), num_stages):
-        call = np.arange(quota)
-        wanted = first_step + np.rint((num_steps - first_step) * curve(call / quota)).astype(np.int64)
-        at_least_one_each = np.maximum.accumulate(wanted - call) + call
-        starts.append(tuple(at_least_one_each.tolist()))
-    return Schedule(starts=tuple(starts), num_steps=num_steps)
-
-
-def _cheapest_paths(profile: np.ndarray, num_calls: int) -> list[np.ndarray]:
-    """For each stage the starts of its groups in an optimal schedule with `num_calls` calls in total."""
-    sparse, dense = _bracketing_paths(_normalise(profile), num_calls)
-    missing = num_calls - sum(path.size for path in sparse)
-    paths = []
-    for few, many in zip(sparse, dense, strict=True):
-        extra = min(missing, max(0, many.size - few.size))
-        missing -= extra
-        paths.append(_splice(few, many, few.size + extra, profile.shape[1]))
-    return paths
-
-
-def _normalise(profile: np.ndarray) -> np.ndarray:
-    """The profile less each stage's last loss, times the power of two that brings its maximum to 1/2..1.
-
-    All schedules with the same ends change by one constant and one factor, so the optimum stays.
-    """
-    excess = profile - profile[:, -1:]
-    return np.asarray(np.ldexp(excess, -np.frexp(excess.max())[1]))
-
-
-def _bracketing_paths(profile: np.ndarray, num_calls: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Optimal paths with at most and with at least `num_calls` calls, at prices that agree to rounding."""
-    num_stages, num_steps = profile.shape
-    sparse = [np.zeros(1, np.int64)] * num_stages  # optimal at the price D, as no call saves that much
-    dense = [np.arange(num_steps)] * num_stages  # optimal when calls are free
-    low, high = 2.0**-100, float(num_steps)  # prices below rounding are as good as free
-    for _ in range(60):  # all of them only where several budgets share a price
-        price = math.sqrt(low * high)
-        paths = [_path_at_price(stage, price) for stage in profile]
-        calls = sum(path.size for path in paths)
-        if calls >= num_calls:
-            low, dense = price, paths
-        if calls <= num_calls:
-            high, sparse = price, paths
-        if calls == num_calls:
-            break
-    return sparse, dense
-
-
-def _splice(sparse: np.ndarray, dense: np.ndarray, num_calls: int, end: int) -> np.ndarray:
-    """A path of `num_calls` groups from two optimal ones: the front of `sparse`, the back of `dense`.
-
-    To skip n groups of `dense`, find the first group [x, y) of `sparse` that holds the group [u, v) which
-    stands n places later in `dense`: x <= u < v <= y. Join them as [x, v). Monge costs make this no dearer.
-    """
-    if num_calls in (sparse.size, dense.size):
-        return sparse if num_calls == sparse.size else dense
-    skipped = dense.size - num_calls
-    stops = np.append(sparse[1:], end)
-    kept = 1 + int(np.argmax(stops >= dense[1 + skipped :][: stops.size]))
-    return np.concatenate([sparse[:kept], dense[kept + skipped :]])
-
-
-@compiled()
-@no_type_check
-def _path_at_price(losses, price):
-    """Starts of the groups of the cheapest path from 0 to D if each call costs `price` bits more."""
-    costs, origins = np.zeros(losses.size + 1), np.empty(losses.size + 1, np.int64)
-    _sweep(losses, costs, costs, origins, 0, price)
-    starts = np.empty(losses.size, np.int64)
-    stop = position = losses.size
-    while stop > 0:
-        stop = origins[stop]
-        position -= 1
-        starts[position] = stop
-    return starts[position:].copy()
-
-
-@compiled()
-@no_type_check
-def _fill_budget_table(losses, bits, origins):
-    """Fills the arrays of a `BudgetTable`, one sweep for each budget."""
-    before, after = np.full(losses.size + 1, np.inf), np.full(losses.size + 1, np.inf)
-    before[0] = 0.0
-    for row in range(bits.size):
-        _sweep(losses, before, after, origins[row], row, 0.0)
-        bits[row] = after[-1]
-        before, after = after, before
-
-
-@compiled()
-@no_type_check
-def _sweep(losses, before, after, origins, begin, price):
-    """Fills `after[t] = min_{begin <= i < t} before[i] + (t - i) L[i] + price`, and `origins[t] = i`.
-
-    Each start i is a line in t. `after` may be `before` itself: `before[t]` is first read when t is a start.
-    """
-    lines, crossings = np.empty(losses.size, np.int64), np.empty(losses.size)
-    head, tail = 0, -1
-    for stop in range(begin + 1, losses.size + 1):
-        tail = _add_line(losses, before, lines, crossings, head, tail, stop - 1)
-        while head < tail and crossings[head + 1] <= stop:
-            head += 1
-        start = lines[head]
-        after[stop] = before[start] + (stop - start) * losses[start] + price
-        origins[stop] = start
-
-
-@compiled()
-@no_type_check
-def _add_line(losses, before, lines, crossings, head, tail, start):
-    """Adds a start to the envelope `lines[head : tail + 1]` and returns its new tail.
-
-    `crossings[k]` is the step from which line k is the lowest. Lines that are lowest nowhere are dropped.
-    """
-    crossing = -np.inf
-    while tail >= head:
-        crossing = _crossing(losses, before, lines[tail], start)
-        if crossing > crossings[tail]:
-            break
-        tail -= 1
-    if crossing <= losses.size:
-        tail += 1
-        lines[tail], crossings[tail] = start, crossing
-    return tail
-
-
-@compiled()
-@no_type_check
-def _crossing(losses, before, earlier, later):
-    """The step from which a group begun at `later` is no dearer than one begun at `earlier`, if any."""
-    excess = before[later] - before[earlier] - (later - earlier) * losses[earlier]
-    slope = losses[earlier] - losses[later]
-    return later + excess / slope if slope > 0.0 else np.inf

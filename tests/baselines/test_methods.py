@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 import torch
 from invoke import fails, output
-from tiny import TEXT, random_images, random_sounds, tiny_audio_config, tiny_config, tiny_corpus, tiny_image_config
+from tiny import TEXT, random_images, random_sounds, tiny_config, tiny_corpus, tiny_image_config, tiny_sound_config
 
 from ardm.baselines.causal import Autoregressive
 from ardm.baselines.d3pm import D3PM, bound_all_steps, from_ardm
@@ -31,10 +31,10 @@ from ardm.config import (
 from ardm.errors import CheckpointError
 from ardm.likelihood import bound, mean_bits, schedule_bits_bound
 from ardm.model import ARDM
+from ardm.planner import plan
 from ardm.presets import PRESETS
 from ardm.profile import monotone
 from ardm.runtime.device import Runtime
-from ardm.schedule import plan
 from ardm.train.loop import run_training
 from ardm.train.run_folder import restore_state
 from ardm.train.trainer import Trainer
@@ -59,7 +59,7 @@ CASES = {
     "paper U-Net, gaussian": lambda: with_method(
         tiny_image_config(), "d3pm-gaussian", network=PaperUNetConfig(num_blocks=1, width=8, num_groups=2)
     ),
-    "WaveNet": lambda: with_method(tiny_audio_config(), "causal", network=SMALL_WAVENET),
+    "WaveNet": lambda: with_method(tiny_sound_config(), "causal", network=SMALL_WAVENET),
 }
 
 
@@ -157,11 +157,11 @@ def test_what_networks_of_baselines_are():
         (lambda: with_method(tiny_config(), "causal", depth=DepthConfig(base=2)), "causal has no stages"),
         (lambda: with_method(tiny_config(order="raster"), "permuted"), "permuted is not trained for an order"),
         (lambda: with_method(tiny_config(), "d3pm-gaussian"), "characters are not; use d3pm-uniform"),
-        (lambda: with_method(tiny_audio_config(), "d3pm-uniform"), "needs a logit for each class"),
-        (lambda: with_method(tiny_audio_config(), "causal"), "causal has no form of a unet network: it is for text"),
+        (lambda: with_method(tiny_sound_config(), "d3pm-uniform"), "needs a logit for each class"),
+        (lambda: with_method(tiny_sound_config(), "causal"), "causal has no form of a unet network: it is for text"),
         (lambda: with_method(tiny_image_config(), "permuted"), "permuted has no form of a unet network"),
         (
-            lambda: with_method(tiny_audio_config(), "permuted", network=SMALL_WAVENET),
+            lambda: with_method(tiny_sound_config(), "permuted", network=SMALL_WAVENET),
             "permuted has no form of a paper-wavenet network",
         ),
     ],

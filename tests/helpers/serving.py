@@ -21,7 +21,7 @@ from ardm.apps.serve.limits import PageLimits
 from ardm.apps.serve.models import LoadedModel, ModelStore
 from ardm.apps.serve.server import bound_socket
 from ardm.checkpoint import TrainedModel
-from ardm.objective import Profile
+from ardm.profile import Profile
 
 KINDS = ("one-stage-colour", "text", "sound", "grey", "staged", "bytes")
 """Their numbers, from 1, are what pages call them."""

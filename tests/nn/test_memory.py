@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny import tiny_audio_config
+from tiny import tiny_sound_config
 
 from ardm.build import build_ardm
 from ardm.config import DepthConfig
@@ -19,7 +19,7 @@ DEPTHS = {
 
 def kept_bytes(depth: DepthConfig, num_classes: int, length: int, generator: torch.Generator) -> int:
     """Bytes of activations that a step keeps for the way back, each storage once; weights and tables do not count."""
-    config = tiny_audio_config(depth)
+    config = tiny_sound_config(depth)
     model = build_ardm(replace(config, data=replace(config.data, num_variables=length)), num_classes)
     own = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers(), model.depth.levels)}
     kept: dict[int, int] = {}

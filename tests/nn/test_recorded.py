@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny import tiny_audio_config, tiny_config, tiny_image_config
+from tiny import tiny_config, tiny_image_config, tiny_sound_config
 
 from ardm.build import build_ardm
 from ardm.config import PaperTransformerConfig, PaperUNetConfig
@@ -24,7 +24,7 @@ CONFIGS = {
         replace(tiny_image_config(), network=PaperUNetConfig(num_blocks=1, width=8, num_groups=2)),
         256,
     ),
-    "audio": (tiny_audio_config(), 65536),
+    "audio": (tiny_sound_config(), 65536),
 }
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny import tiny_audio_config, tiny_config, tiny_image_config, tiny_upscale_config
+from tiny import tiny_config, tiny_image_config, tiny_sound_config, tiny_upscale_config
 from tiny_exact import tiny_exact
 
 from ardm.build import build_ardm
@@ -22,8 +22,8 @@ CONFIGS: dict[str, RunConfig] = {
     "unet": tiny_image_config(),
     "unet-digits": tiny_image_config(DepthConfig(base=4)),
     "paper-unet": replace(tiny_image_config(), network=PaperUNetConfig(num_blocks=1, width=8, num_groups=2)),
-    "sound": tiny_audio_config(),
-    "paper-wavenet": replace(tiny_audio_config(MIXTURES), network=PaperWaveNetConfig(num_blocks=2, width=8)),
+    "sound": tiny_sound_config(),
+    "paper-wavenet": replace(tiny_sound_config(MIXTURES), network=PaperWaveNetConfig(num_blocks=2, width=8)),
 }
 
 

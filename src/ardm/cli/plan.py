@@ -11,10 +11,10 @@ import tyro
 
 from ardm.cli.common import OutputPath, load, measured_losses, require_positive
 from ardm.errors import DataError, UsageError
-from ardm.runtime.output import to_json
+from ardm.runtime.files import to_json
 
 if TYPE_CHECKING:
-    from ardm.schedule import Plan as SchedulePlan
+    from ardm.planner import Plan as SchedulePlan
 
 MAX_SIZES = 50
 """Groups of a stage that are listed one by one."""
@@ -48,8 +48,8 @@ class Plan:
             from ardm.apps.report.figures import check_image_path
 
             check_image_path(self.output)
+        from ardm.planner import plan
         from ardm.profile import monotone
-        from ardm.schedule import plan
 
         bits, counts = self._profile()
         losses = monotone(bits, counts, method=self.method or ("sort" if counts is None else "smooth"))

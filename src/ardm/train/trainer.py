@@ -30,10 +30,11 @@ from ardm.errors import UsageError
 from ardm.likelihood import Bound, Estimate, bound
 from ardm.model import ARDM
 from ardm.nn.blocks import blocks_of, compile_blocks
-from ardm.objective import Losses, Profile, StepLoss, joined, sample_step_loss
+from ardm.objective import Losses, StepLoss, joined, sample_step_loss
 from ardm.orders import NAMED_ORDERS, random_orders, random_strand_ranks, ranks
+from ardm.profile import Profile
 from ardm.runtime.device import Runtime
-from ardm.runtime.fsdp import add_gradients_up, gathered, piece_like, share_out, whole
+from ardm.runtime.fsdp import set_gradient_sync, gathered, shard_like, shard_weights, whole
 from ardm.runtime.team import Team
 from ardm.train.metrics import Metrics
 from ardm.train.optim import Muon, is_hidden_matrix
@@ -81,8 +82,8 @@ class Trainer:
             compile_blocks(self.model.network)
         if runtime.shares_weights:
             mesh = init_device_mesh(runtime.device.type, (runtime.team.size,))
-            share_out(self.averaged, blocks_of(self.averaged.network), mesh)
-            share_out(objective, blocks_of(self.model.network), mesh)
+            shard_weights(self.averaged, blocks_of(self.averaged.network), mesh)
+            shard_weights(objective, blocks_of(self.model.network), mesh)
             return objective
         self.averaged.to(runtime.device)
         objective.to(runtime.device)
@@ -108,7 +109,7 @@ class Trainer:
         with torch.no_grad():
             for model in (self.model, self.averaged):
                 for parameter, value in zip(model.parameters(), trained.model.parameters(), strict=True):
-                    parameter.copy_(piece_like(value.to(parameter.device), parameter))
+                    parameter.copy_(shard_like(value.to(parameter.device), parameter))
 
     def train_step(self) -> dict[str, Tensor]:
         """One optimisation step; its metrics stay on the device."""
@@ -146,7 +147,7 @@ class Trainer:
     def _sharing_gradients(self, is_last: bool) -> AbstractContextManager[Any]:
         """A context in which gradients of a team are added up, if this shard is the last, or only a process's own."""
         if self.runtime.shares_weights:
-            add_gradients_up(self._objective, is_last)
+            set_gradient_sync(self._objective, is_last)
         elif isinstance(self._objective, DistributedDataParallel) and not is_last:
             return self._objective.no_sync()
         return nullcontext()
@@ -267,7 +268,7 @@ class Trainer:
         with torch.no_grad():
             for prefix, model in (("weights", self.model), ("averaged", self.averaged)):
                 for name, parameter in model.named_parameters():
-                    parameter.copy_(piece_like(tensors[f"{prefix}/{name}"].to(device), parameter))
+                    parameter.copy_(shard_like(tensors[f"{prefix}/{name}"].to(device), parameter))
         profiles = {name: t.to(device) for name, t in tensors.items() if "profile/" in name}
         self.profile = profile_from_tensors("profile", profiles)
         if "measured_profile/bits" in profiles:
@@ -276,7 +277,7 @@ class Trainer:
         for name, parameter in self.model.named_parameters():
             prefix = f"optimizer/{name}/"
             state = {
-                k.removeprefix(prefix): piece_like(v.to(device), parameter)
+                k.removeprefix(prefix): shard_like(v.to(device), parameter)
                 for k, v in tensors.items()
                 if k.startswith(prefix)
             }

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ardm.apps.bench import plan as bench
-from ardm.schedule import every_budget
+from ardm.planner import every_budget
 
 
 def test_the_paper_recurrence_by_hand():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ardm.apps.report.figures import MAX_STAIRS, draw_plan, grouped_losses, stair_edges, stair_heights
-from ardm.schedule import plan
+from ardm.planner import plan
 
 
 def texts(losses: np.ndarray, num_calls: int, path) -> str:

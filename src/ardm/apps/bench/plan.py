@@ -1,6 +1,6 @@
 """Time and memory of the planner beside the paper's O(D^3) recurrence, in NumPy and (where installed) JAX.
 
-Symbols as in `ardm.schedule`: `S` stages, `D` steps, `L[t]` losses, `B` calls.
+Symbols as in `ardm.planner`: `S` stages, `D` steps, `L[t]` losses, `B` calls.
 """
 
 import importlib.util
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int32
 
-from ardm.schedule import every_budget, plan
+from ardm.planner import every_budget, plan
 
 PAPER_STEPS = 3072
 """Variables of a CIFAR-10 image, the size for which the paper gives its times."""

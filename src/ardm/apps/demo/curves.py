@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ardm.apps.report.figures import grouped_losses, stair_edges, stair_heights
-from ardm.schedule import Plan
+from ardm.planner import Plan
 
 WIDTH, HEIGHT = 1000, 300
 """Units of the drawing, which the page stretches."""

@@ -16,7 +16,7 @@ from ardm.apps.demo.coding import (
 )
 from ardm.apps.demo.drawing import Drawn, Filled, draw, fill_images, fill_texts
 from ardm.apps.demo.exhibits import Exhibit, Exhibition
-from ardm.schedule import Plan, plan
+from ardm.planner import Plan, plan
 
 SAMPLES = {"images": 5, "text": 3, "sound": 2}
 STATES = {"images": 8, "text": 5, "sound": 1}

@@ -9,11 +9,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ardm.codec.coding_plan import orders_and_schedule
 from ardm.codec.format.options import OrderChoice
-from ardm.codec.plan import orders_and_schedule
 from ardm.likelihood import Bound, Estimate, bound, exact_bits, mean_bits, schedule_bits_bound
 from ardm.model import ARDM
-from ardm.schedule import Schedule, cosine_schedule, full_schedule, plan, uniform_schedule
+from ardm.planner import plan
+from ardm.schedule import Schedule, cosine_schedule, full_schedule, uniform_schedule
 
 Advance = Callable[[int], None]
 

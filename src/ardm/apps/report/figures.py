@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ardm.errors import ArdmError, UsageError
+from ardm.planner import Plan
 from ardm.runtime.files import check_writable, written_whole
-from ardm.schedule import Plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,10 +15,11 @@ from jaxtyping import Float
 from ardm.checkpoint import TrainedModel, load_model
 from ardm.compression.content_codec import ContentCodec
 from ardm.errors import DataError, UsageError
-from ardm.pretrained import box, find_model
+from ardm.planner import plan_gaps, schedule_bits
+from ardm.pretrained import bundled_models, find_model
 from ardm.profile import monotone
 from ardm.runtime.device import Runtime
-from ardm.schedule import Schedule, full_schedule, plan_gaps, schedule_bits, uniform_schedule
+from ardm.schedule import Schedule, full_schedule, uniform_schedule
 
 BUDGETS = 32
 """Numbers of calls on a slider."""
@@ -160,8 +161,8 @@ class ModelStore:
 
 
 def find_models(paths: Sequence[Path]) -> list[Path]:
-    """The models to offer: those named, by their paths or as in the box, or all of the box."""
-    found = [find_model(path) for path in paths] or list(box().values())
+    """The models to offer: those given by path or name, or all bundled models."""
+    found = [find_model(path) for path in paths] or list(bundled_models().values())
     if not found:
         raise UsageError(
             "give the models to play with: `ardm serve MODEL...`, exact models (`ardm export` makes them) or runs"

@@ -14,8 +14,8 @@ from ardm.apps.report.paper.evidence import Chains, Evidence, Profile, TextChain
 from ardm.apps.report.paper.runs import find
 from ardm.depth import BaseDepthMap
 from ardm.media.images.pictures import grid, write_png
+from ardm.planner import plan
 from ardm.profile import monotone
-from ardm.schedule import plan
 
 Content = TypeVar("Content")
 Matrix = Float[np.ndarray, "V V"]
