@@ -14,9 +14,10 @@ from tiny import TEXT
 from ardm.checkpoint import load_model
 from ardm.cli.common import planning_losses
 from ardm.cli.main import main
+from ardm.codec.calls import Items
+from ardm.codec.coding_plan import orders_and_schedule
 from ardm.codec.format.options import OrderChoice
 from ardm.codec.items import ItemCodec
-from ardm.codec.plan import orders_and_schedule
 from ardm.export import (
     CALIBRATION_BATCH,
     REACH_PASSES,
@@ -85,8 +86,10 @@ def test_coded_bits_are_those_of_the_exact_network(run):
     x = torch.from_numpy(trained.alphabet.encode(TEXT.encode())[:64]).long().view(2, 32)
     codec = ItemCodec(trained.exact.network, trained.model.parametrization, shape, orders, schedule)
     expected = exact_bits(trained.model, x, torch.from_numpy(orders).expand(2, 1, -1), schedule)
-    torch.testing.assert_close(torch.from_numpy(codec.measure(x)), expected.double(), rtol=1e-3, atol=0.05)
-    assert torch.equal(codec.decode(codec.encode(x)), x)
+    torch.testing.assert_close(torch.from_numpy(codec.measure(Items.of(x))), expected.double(), rtol=1e-3, atol=0.05)
+    decoded, damaged = codec.decode(codec.encode(Items.of(x)))
+    assert damaged == {}
+    assert torch.equal(decoded, x)
 
 
 def test_schedules_rise_to_one_call_a_variable(run):
@@ -153,7 +156,7 @@ def test_an_export_takes_the_schedules_that_code_best():
     def bits(schedule):
         coding = orders_and_schedule(exact.coding.order, trained.model.shape, schedule)
         codec = ItemCodec(exact.network, trained.model.parametrization, trained.model.shape, *coding)
-        return codec.measure(x[8:]).sum()
+        return codec.measure(Items.of(x[8:])).sum()
 
     families = [make_schedules(losses, 10, kind) for kind in SCHEDULE_KINDS]
     measured = [bits(family[exact.coding.default]) for family in families]

@@ -13,9 +13,11 @@ from torch import Tensor
 
 from ardm.build import build_exact_core
 from ardm.checkpoint import TrainedModel, exact_part
+from ardm.codec.batching import Batching
+from ardm.codec.calls import Items
+from ardm.codec.coding_plan import CodingPlan, orders_and_schedule
 from ardm.codec.format.options import OrderChoice
 from ardm.codec.items import ItemCodec
-from ardm.codec.plan import CodingPlan, orders_and_schedule
 from ardm.exact.network import ExactNetwork, SelfTest
 from ardm.exact.operations import TorchOperations, float_product
 from ardm.exact.outputs import OutputUnits
@@ -23,8 +25,9 @@ from ardm.exact.quantise import observe, quantise
 from ardm.likelihood import bound
 from ardm.model import ARDM
 from ardm.objective import Corrupted, sample_corruption
-from ardm.profile import Losses
-from ardm.schedule import Schedule, cosine_schedule, full_schedule, plan, uniform_schedule
+from ardm.planner import plan
+from ardm.profile import LossArray
+from ardm.schedule import Schedule, cosine_schedule, full_schedule, uniform_schedule
 
 CALIBRATION_BATCH = 16
 REACHES = (1.0, 0.8, 0.65, 0.5)
@@ -47,7 +50,7 @@ def export_model(
     trained: TrainedModel,
     calibration: Int[Tensor, "N D"],
     validation: Int[Tensor, "M D"],
-    losses: Losses,
+    losses: LossArray,
     *,
     num_calls: int,
     order: OrderChoice | None = None,
@@ -68,7 +71,7 @@ def export_model(
     def bits(order: OrderChoice, schedule: Schedule, items: Int[Tensor, "N D"]) -> float:
         coding = orders_and_schedule(order, shape, schedule)
         codec = ItemCodec(network, parametrization, shape, *coding, device=device)
-        return float(codec.measure(items, on_batch=on_step).sum())
+        return float(codec.measure(Items.of(items), Batching(on_batch=on_step)).sum())
 
     order = order or best_order(lambda order, items: bits(order, planned[default], items), validation)
     # Strands keep only the numbers of calls of a schedule.
@@ -118,7 +121,7 @@ def candidate_orders() -> list[OrderChoice]:
     return named + [OrderChoice(name="pseudorandom", seed=seed) for seed in range(PSEUDORANDOM_SEEDS)]
 
 
-def make_schedules(losses: Losses, num_calls: int, kind: ScheduleKind = "planned") -> tuple[Schedule, ...]:
+def make_schedules(losses: LossArray, num_calls: int, kind: ScheduleKind = "planned") -> tuple[Schedule, ...]:
     """Schedules of a kind for rising budgets, `num_calls` among them, and one call a variable at the end."""
     num_stages, num_variables = losses.shape
     most = num_stages * num_variables

@@ -1,4 +1,6 @@
-"""Bundles of items: the same as single items where they are single, and damage stays in its bundle."""
+"""Bundles of items: a bundle of one is the payload of its item, and damage stays in its bundle."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_items import PARAMETRIZATIONS
 
+from ardm.codec.batching import Batching
+from ardm.codec.calls import Items
 from ardm.codec.items import ItemCodec
 from ardm.orders import pseudorandom
 from ardm.schedule import uniform_schedule
@@ -25,13 +29,13 @@ def codec_for(name: str) -> ItemCodec:
     return ItemCodec(network, parametrization, shape, orders, schedule)
 
 
-def random_items(name: str, count: int, num_kinds: int = 6) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """Items, and what of them is given and absent."""
+def random_items(name: str, count: int, num_kinds: int = 6) -> Items:
+    """Items of which some variables are given and some absent."""
     generator = torch.Generator().manual_seed(count)
     num_classes = PARAMETRIZATIONS[name].depth.num_classes
     x = torch.randint(0, num_classes, (count, NUM_VARIABLES), generator=generator)
     kinds = torch.randint(0, num_kinds, x.shape, generator=generator)
-    return x, {"given": kinds == 1, "absent": kinds == 2}
+    return Items(x=x, given=kinds == 1, absent=kinds == 2)
 
 
 @given(
@@ -43,14 +47,13 @@ def random_items(name: str, count: int, num_kinds: int = 6) -> tuple[torch.Tenso
 @settings(max_examples=80)
 def test_bundles_come_back_in_any_batches(name, sizes, batch_size, num_kinds):
     codec = codec_for(name)
-    x, masks = random_items(name, sum(sizes), num_kinds)
-    how = {"batch_size": batch_size, "on_batch": lambda rows: None}
-    payloads = codec.encode_bundles(x, sizes, **masks, **how)
-    assert payloads == codec.encode_bundles(x, sizes, **masks, batch_size=7, on_batch=how["on_batch"])
-    restored, damaged = codec.try_decode_bundles(payloads, sizes, known=x * masks["given"], **masks, **how)
-    assert torch.equal(restored, x.masked_fill(masks["absent"], 0))
+    items, batching = random_items(name, sum(sizes), num_kinds), Batching(batch_size=batch_size)
+    payloads = codec.encode(items, sizes, batching)
+    assert payloads == codec.encode(items, sizes, Batching(batch_size=7))
+    restored, damaged = codec.decode(payloads, sizes, replace(items, x=items.x * items.given), batching)
+    assert torch.equal(restored, items.x.masked_fill(items.absent, 0))
     assert damaged == {}
-    bits = codec.measure(x, **masks)
+    bits = codec.measure(items)
     for payload, own in zip(payloads, np.split(bits, np.cumsum(sizes)[:-1]) if sizes else [], strict=True):
         assert 8 * len(payload) <= 1.001 * own.sum() + 24.5
 
@@ -58,21 +61,18 @@ def test_bundles_come_back_in_any_batches(name, sizes, batch_size, num_kinds):
 @pytest.mark.parametrize("name", sorted(PARAMETRIZATIONS))
 def test_bundles_of_one_are_payloads_of_items(name):
     codec = codec_for(name)
-    x, masks = random_items(name, 4)
-    how = {"batch_size": 9, "on_batch": lambda rows: None}
-    assert codec.encode_bundles(x, [1] * 4, **masks, **how) == codec.encode(x, **masks)
+    items = random_items(name, 4)
+    assert codec.encode(items, [1] * 4, Batching(batch_size=9)) == codec.encode(items)
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 100])
 def test_damage_stays_in_its_bundle(batch_size):
     codec = codec_for("digits")
-    x, masks = random_items("digits", 9)
-    sizes = [2, 3, 1, 3]
-    how = {"batch_size": batch_size, "on_batch": lambda rows: None}
-    payloads = codec.encode_bundles(x, sizes, **masks, **how)
+    items, sizes, batching = random_items("digits", 9), [2, 3, 1, 3], Batching(batch_size=batch_size)
+    payloads = codec.encode(items, sizes, batching)
     payloads[1] = payloads[1][:-2] + bytes([payloads[1][-2] ^ 1, payloads[1][-1]])
     payloads[2] = b""
-    restored, damaged = codec.try_decode_bundles(payloads, sizes, known=x, **masks, **how)
+    restored, damaged = codec.decode(payloads, sizes, items, batching)
     assert sorted(damaged) == [1, 2]
     intact = [0, 1, 6, 7, 8]
-    assert torch.equal(restored[intact], x.masked_fill(masks["absent"], 0)[intact])
+    assert torch.equal(restored[intact], items.x.masked_fill(items.absent, 0)[intact])

@@ -20,16 +20,16 @@ from ardm.codec.frequencies import (
     mixture_weights,
     softmax_weights,
 )
-from ardm.codec.softmax import exponential, tensor_weights
-from ardm.codec.symbols import Nibbles
+from ardm.codec.gpu import exponential, tensor_weights
+from ardm.codec.symbols import Nibbles, Rows
 from ardm.depth import absorbing
 from ardm.exact.outputs import OutputUnits
 from ardm.parametrizations import CompandedMixtureParametrization, LogisticMixtureParametrization
 
 try:
-    from ardm.codec import gpu_reading
+    from ardm.codec import gpu_kernels
 except ImportError:  # Triton is for Linux
-    gpu_reading = None
+    gpu_kernels = None
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 LOGITS = st.lists(st.integers(-(2**23), 2**23) | st.integers(-300, 300), min_size=1, max_size=40)
@@ -55,9 +55,9 @@ def softmax_row(logits, first=0, count=None, width=None):
     rows = softmax_weights(*arrays, width)
     tensors = [torch.from_numpy(array) for array in arrays]
     np.testing.assert_array_equal(rows, tensor_weights(*tensors, width))
-    if gpu_reading is not None:
+    if gpu_kernels is not None:
         tensors = [x.to(DEVICE) for x in tensors]
-        np.testing.assert_array_equal(rows, gpu_reading.softmax_weights(*tensors, width, exponential(DEVICE)).cpu())
+        np.testing.assert_array_equal(rows, gpu_kernels.softmax_weights(*tensors, width, exponential(DEVICE)).cpu())
     return rows[0].tolist()
 
 
@@ -181,10 +181,11 @@ def test_the_widest_mixtures_stay_in_bounds():
 def class_probabilities(nibbles, outputs, num_classes):
     """The probability of every class, as the product over its digits."""
     stage = torch.zeros(num_classes, dtype=torch.long)
-    symbols = nibbles.symbols(stage, stage, torch.arange(num_classes))
+    rows = Rows(outputs=torch.from_numpy(np.tile(outputs, (num_classes, 1))), stage=stage, parent=stage)
+    symbols = nibbles.symbols(rows, torch.arange(num_classes))
     probabilities = np.ones(num_classes)
     for i in range(nibbles.length):
-        weights = nibbles.weights(torch.from_numpy(np.tile(outputs, (num_classes, 1))), stage, stage, symbols[:i])
+        weights = nibbles.weights(rows, symbols[:i])
         probabilities *= weights[torch.arange(num_classes), symbols[i]].numpy() / TOTAL_WEIGHT
     return probabilities
 

@@ -1,6 +1,6 @@
 """Items through the codec with a network that hashes all that it sees, so that no leak and no slip goes unnoticed."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -9,15 +9,15 @@ from fake_network import HashNetwork
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ardm.codec import gpu, softmax
+from ardm.codec import gpu
+from ardm.codec.batching import CONCURRENT_BATCHES, Batching, rows_per_batch
+from ardm.codec.calls import Items
+from ardm.codec.coding_plan import orders_and_schedule
 from ardm.codec.format.options import OrderChoice
 from ardm.codec.items import CPU, ItemCodec
-from ardm.codec.plan import orders_and_schedule
-from ardm.codec.symbols import spelling_of
-from ardm.codec.threads import BATCHES_AT_A_TIME, rows_of_a_batch
+from ardm.codec.symbols import Rows, symbol_map
 from ardm.config import ORDER_NAMES
 from ardm.depth import BaseDepthMap, DepthMap, absorbing
-from ardm.errors import DamagedError
 from ardm.orders import pseudorandom, raster
 from ardm.parametrizations import DataParametrization, DirectParametrization, LogisticMixtureParametrization
 from ardm.schedule import Schedule, full_schedule, uniform_schedule
@@ -80,17 +80,18 @@ def test_items_come_back_whatever_is_given_or_absent_and_however_they_are_batche
     generator = torch.Generator().manual_seed(data.draw(st.integers(0, 2**32 - 1)))
     x = torch.randint(0, parametrization.depth.num_classes, (num_items, num_variables), generator=generator)
     kinds = torch.randint(0, data.draw(st.sampled_from([1, 3, 6])), x.shape, generator=generator)
-    masks = {"given": kinds == 1, "absent": kinds == 2}
-    payloads = codec.encode(x, batch_size=1, **masks)
-    assert payloads == codec.encode(x, batch_size=7, **masks) == codec.encode(x, batch_size=64, **masks)
-    for batch_size in (1, 7, 64):
-        decoded = codec.decode(payloads, known=x * masks["given"], batch_size=batch_size, **masks)
-        assert torch.equal(decoded, x.masked_fill(masks["absent"], 0))
-    bits = codec.measure(x, batch_size=7, **masks)
+    items, batchings = Items(x=x, given=kinds == 1, absent=kinds == 2), [Batching(batch_size=n) for n in (1, 7, 64)]
+    payloads = codec.encode(items)
+    for batching in batchings:
+        assert codec.encode(items, None, batching) == payloads
+        decoded, damaged = codec.decode(payloads, None, replace(items, x=x * items.given), batching)
+        assert damaged == {}
+        assert torch.equal(decoded, x.masked_fill(items.absent, 0))
+    bits = codec.measure(items, batchings[1])
     assert all(8 * len(payload) <= 1.001 * b + 24.5 for payload, b in zip(payloads, bits, strict=True))
-    each = codec.measure_variables(x, batch_size=7, **masks)
+    each = codec.measure_variables(items, batchings[1])
     np.testing.assert_allclose(each.sum(1), bits, rtol=1e-12)
-    assert not each[(masks["given"] | masks["absent"]).numpy()].any()
+    assert not each[~items.coded].any()
 
 
 @pytest.mark.parametrize(
@@ -105,8 +106,8 @@ def test_items_come_back_whatever_is_given_or_absent_and_however_they_are_batche
     ],
 )
 def test_a_gpu_has_several_batches_at_a_time(num_rows, batch_size, on_a_gpu, on_a_cpu):
-    assert rows_of_a_batch(num_rows, batch_size, torch.device("cuda")) == on_a_gpu
-    assert rows_of_a_batch(num_rows, batch_size, torch.device("cpu")) >= min(num_rows, on_a_cpu)
+    assert rows_per_batch(num_rows, batch_size, torch.device("cuda")) == on_a_gpu
+    assert rows_per_batch(num_rows, batch_size, torch.device("cpu")) >= min(num_rows, on_a_cpu)
 
 
 @pytest.mark.parametrize("name", ["nibbles", sorted(PARAMETRIZATIONS)[0]])
@@ -114,13 +115,14 @@ def test_threads_do_not_change_a_payload(name, monkeypatch):
     """As on a GPU, where several batches are under way at a time."""
     codec = codec_for(PARAMETRIZATIONS[name], (13,))
     x = torch.randint(0, PARAMETRIZATIONS[name].depth.num_classes, (20, 13))
-    payloads = codec.encode(x)
-    monkeypatch.setitem(BATCHES_AT_A_TIME, "cpu", 3)
+    payloads = codec.encode(Items.of(x))
+    monkeypatch.setitem(CONCURRENT_BATCHES, "cpu", 3)
     for batch_size in (1, 7, 64):
-        assert codec.encode(x, batch_size=batch_size) == payloads
-        assert torch.equal(codec.decode(payloads, batch_size=batch_size), x)
+        batching = Batching(batch_size=batch_size)
+        assert codec.encode(Items.of(x), batching=batching) == payloads
+        assert torch.equal(codec.decode(payloads, batching=batching)[0], x)
     payloads[11] = b"\x01" + payloads[11]
-    restored, damaged = codec.salvage(payloads, batch_size=7)
+    restored, damaged = codec.decode(payloads, batching=Batching(batch_size=7))
     assert set(damaged) == {11}
     assert torch.equal(restored[:11], x[:11])
 
@@ -133,25 +135,23 @@ def test_the_kernels_for_gpus_code_what_a_cpu_does(name, generator, monkeypatch)
     x, kinds = (
         torch.randint(0, high, (20, 13), generator=generator) for high in (parametrization.depth.num_classes, 6)
     )
-    masks = {"given": kinds == 1, "absent": (kinds == 2) & (torch.arange(20)[:, None] % 2 == 0)}
-    sizes = [1, 3, 7, 9]
-    payloads = codec_for(parametrization, (13,)).encode_bundles(x, sizes, **masks)
-    for module in (gpu, softmax):
-        monkeypatch.setattr(module, "has_kernels", lambda device, width: True)
+    items = Items(x=x, given=kinds == 1, absent=(kinds == 2) & (torch.arange(20)[:, None] % 2 == 0))
+    known, sizes = replace(items, x=x * items.given), [1, 3, 7, 9]
+    payloads = codec_for(parametrization, (13,)).encode(items, sizes)
+    monkeypatch.setattr(gpu, "has_kernels", lambda device, width: True)
     codec = codec_for(parametrization, (13,), device=torch.device("cuda" if torch.cuda.is_available() else "cpu"))
-    assert codec.encode_bundles(x, sizes, **masks) == payloads
+    assert codec.encode(items, sizes) == payloads
     for batch_size in (1, 64):
-        known = x * masks["given"]
-        decoded, damaged = codec.try_decode_bundles(payloads, sizes, known=known, batch_size=batch_size, **masks)
+        decoded, damaged = codec.decode(payloads, sizes, known, Batching(batch_size=batch_size))
         assert not damaged
-        assert torch.equal(decoded.cpu(), x.masked_fill(masks["absent"], 0))
+        assert torch.equal(decoded.cpu(), x.masked_fill(items.absent, 0))
     payloads[2] = b"\x01" + payloads[2]
-    assert set(codec.try_decode_bundles(payloads, sizes, known=x * masks["given"], **masks)[1]) == {2}
+    assert set(codec.decode(payloads, sizes, known)[1]) == {2}
 
 
-def test_which_words_a_gpu_reads():
-    """Those of one symbol, by a softmax in which all are reachable."""
-    widths = {name: spelling_of(parametrization).gpu_width for name, parametrization in PARAMETRIZATIONS.items()}
+def test_which_rows_a_gpu_reads():
+    """One symbol per variable, by a softmax in which all symbols are reachable."""
+    widths = {name: symbol_map(parametrization).gpu_width for name, parametrization in PARAMETRIZATIONS.items()}
     assert {name: width for name, width in widths.items() if width} == {
         "classes": 7,
         "two classes, absorbed in one": 2,
@@ -160,19 +160,19 @@ def test_which_words_a_gpu_reads():
 
 
 @pytest.mark.parametrize("name", sorted(PARAMETRIZATIONS))
-def test_spellings_take_every_child_of_every_parent_there_and_back(name):
+def test_symbols_stand_for_every_child_of_every_parent(name):
     parametrization = PARAMETRIZATIONS[name]
-    depth, spelling = parametrization.depth, spelling_of(parametrization)
+    depth, mapping = parametrization.depth, symbol_map(parametrization)
     levels = depth.levels.numpy()
     for s in range(depth.num_stages):
         parent, child = map(torch.from_numpy, np.unique(levels[s : s + 2], axis=1))
-        stage = torch.full_like(parent, s)
-        symbols = spelling.symbols(stage, parent, child)
-        assert (spelling.child(stage, parent, symbols) == child).all()
         outputs = torch.zeros(len(parent), parametrization.num_outputs, dtype=torch.int32)
-        assert len(symbols) == spelling.length
-        if spelling.length == 1:
-            reachable = (spelling.weights(outputs, stage, parent, []) > 0).sum(1)
+        rows = Rows(outputs=outputs, stage=torch.full_like(parent, s), parent=parent)
+        symbols = mapping.symbols(rows, child)
+        assert (mapping.child(rows, symbols) == child).all()
+        assert len(symbols) == mapping.length
+        if mapping.length == 1:
+            reachable = (mapping.weights(rows, []) > 0).sum(1)
             assert reachable.tolist() == [int((parent == p).sum()) for p in parent]
 
 
@@ -193,8 +193,8 @@ def test_measured_bits_are_those_of_the_float_model(name):
             logits = network.integers(inputs, rank < t, stage, torch.full((4,), t), where).double() / 64
             nats = -parametrization.log_prob(logits, parent.gather(1, where), child.gather(1, where), stage)
             expected.scatter_add_(1, where, nats)
-    np.testing.assert_allclose(codec.measure(x), expected.sum(1) / np.log(2), rtol=1e-4)
-    np.testing.assert_allclose(codec.measure_variables(x), expected / np.log(2), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(codec.measure(Items.of(x)), expected.sum(1) / np.log(2), rtol=1e-4)
+    np.testing.assert_allclose(codec.measure_variables(Items.of(x)), expected / np.log(2), rtol=1e-3, atol=1e-4)
 
 
 @dataclass
@@ -224,8 +224,9 @@ def test_what_the_network_is_shown():
     schedule = Schedule(starts=((0, 2, 4), (0, 1)), num_steps=6)
     codec = codec_for(parametrization, (6,), raster, schedule, spy)
     x = torch.tensor([[3, 2, 1, 3, 3, 2]])
-    masks = {"given": torch.tensor([[0, 1, 0, 0, 0, 0]]).bool(), "absent": torch.tensor([[0, 0, 0, 0, 1, 0]]).bool()}
-    payloads = codec.encode(x, **masks)
+    given, absent = torch.tensor([[[0, 1, 0, 0, 0, 0]], [[0, 0, 0, 0, 1, 0]]]).bool()
+    items = Items(x=x, given=given, absent=absent)
+    payloads = codec.encode(items)
     expected = [
         ((0, 2, 0, 0, 0, 0), (0, 1, 0, 0, 0, 0), (0,), (1,)),
         ((2, 2, 0, 0, 0, 0), (1, 1, 0, 0, 0, 0), (0,), (2,)),
@@ -236,7 +237,7 @@ def test_what_the_network_is_shown():
     assert rows_seen(spy) == sorted(expected)
     assert [call[4].tolist() for call in spy.calls] == [[[0, 0, 0], [2, 3, 0], [5, 0, 0], [0, 0, 0], [2, 3, 5]]]
     spy.calls.clear()
-    codec.decode(payloads, known=x, **masks)
+    codec.decode(payloads, known=items)
     assert rows_seen(spy) == sorted(expected)
     assert [call[4].tolist() for call in spy.calls] == [[[0]], [[2, 3]], [[5]], [[0]], [[2, 3, 5]]]
 
@@ -246,12 +247,12 @@ def test_batches_are_bounded_and_empty_groups_cost_no_call():
     spy = Spy(HashNetwork(num_outputs=parametrization.num_outputs))
     codec = codec_for(parametrization, (12,), schedule=full_schedule(12, num_stages=3), network=spy)
     x = torch.randint(0, 27, (5, 12), generator=torch.Generator().manual_seed(0))
-    masks = {"given": torch.arange(12).expand(5, -1) % 3 == 0}
+    items = Items.of(x, given=torch.arange(12).expand(5, -1) % 3 == 0)
     seen = []
-    payloads = codec.encode(x, batch_size=7, on_batch=seen.append, **masks)
+    payloads = codec.encode(items, batching=Batching(batch_size=7, on_batch=seen.append))
     assert [len(call[0]) for call in spy.calls] == seen == [7] * 17 + [1]  # 5 items, 3 stages, 8 variables
     spy.calls.clear()
-    codec.decode(payloads, known=x, batch_size=3, **masks)
+    codec.decode(payloads, known=items, batching=Batching(batch_size=3))
     assert [len(call[0]) for call in spy.calls] == [3] * 24 + [2] * 24
 
 
@@ -261,9 +262,10 @@ def test_items_of_different_plans_share_calls():
     codec = codec_for(parametrization, (9,), schedule=full_schedule(9, num_stages=2), network=spy)
     x = torch.randint(0, 10, (3, 9), generator=torch.Generator().manual_seed(0))
     absent = torch.arange(9) >= torch.tensor([[9], [4], [0]])
-    payloads = codec.encode(x, absent=absent)
+    payloads = codec.encode(Items.of(x, absent=absent))
     spy.calls.clear()
-    decoded = codec.decode(payloads, absent=absent)
+    decoded, damaged = codec.decode(payloads, known=Items.of(x, absent=absent))
+    assert damaged == {}
     assert torch.equal(decoded, x.masked_fill(absent, 0))
     assert [len(call[0]) for call in spy.calls] == [2] * 8 + [1] * 10
 
@@ -271,16 +273,14 @@ def test_items_of_different_plans_share_calls():
 def some_payloads():
     codec = codec_for(PARAMETRIZATIONS["digits"], (20,))
     x = torch.randint(0, 27, (6, 20), generator=torch.Generator().manual_seed(0))
-    return codec, x, codec.encode(x)
+    return codec, x, codec.encode(Items.of(x))
 
 
 def test_damage_names_the_item_and_spares_the_others():
     codec, x, payloads = some_payloads()
     payloads[2] = payloads[2][:-1] + bytes([payloads[2][-1] ^ 0x11])
     payloads[4] = b""
-    with pytest.raises(DamagedError, match="^item 2 is damaged: "):
-        codec.decode(payloads, batch_size=4)
-    decoded, damaged = codec.salvage(payloads, batch_size=4)
+    decoded, damaged = codec.decode(payloads, batching=Batching(batch_size=4))
     assert sorted(damaged) == [2, 4]
     assert "empty" in damaged[4]
     intact = [0, 1, 3, 5]
@@ -303,7 +303,7 @@ def test_mutated_payloads_never_decode_to_other_data():
             case 3:
                 mutant = bytearray(rng.bytes(int(rng.integers(0, 60))))
         mutants.append(bytes(mutant))
-    decoded, damaged = codec.salvage(mutants)
+    decoded, damaged = codec.decode(mutants)
     for i, mutant in enumerate(mutants):
         is_true = mutant in payloads[:2] and torch.equal(decoded[i], x[payloads.index(mutant)])
         assert i in damaged or is_true
@@ -312,18 +312,19 @@ def test_mutated_payloads_never_decode_to_other_data():
 def test_another_context_does_not_decode():
     codec = codec_for(PARAMETRIZATIONS["classes"], (30,))
     x = torch.randint(0, 7, (1, 30), generator=torch.Generator().manual_seed(0))
-    masks = {"given": torch.arange(30)[None] < 5}
-    payloads = codec.encode(x, **masks)
+    items = Items.of(x, given=torch.arange(30)[None] < 5)
+    payloads = codec.encode(items)
     other = x.clone()
     other[0, 3] = (x[0, 3] + 1) % 7
-    with pytest.raises(DamagedError):
-        codec.decode(payloads, known=other, **masks)
+    assert codec.decode(payloads, known=items)[1] == {}
+    assert set(codec.decode(payloads, known=replace(items, x=other))[1]) == {0}
 
 
 def test_payloads_of_items_never_change():
     """Files of every release must decode: if this fails, the format has changed."""
     x = torch.arange(24)[None] * 5 % 27
-    payload = codec_for(PARAMETRIZATIONS["digits"], (24,)).encode(x, given=torch.arange(24)[None] == 3)[0]
+    items = Items.of(x, given=torch.arange(24)[None] == 3)
+    (payload,) = codec_for(PARAMETRIZATIONS["digits"], (24,)).encode(items)
     assert payload.hex() == ("e890f6fd6f145d3164203168f00afe85f59ef73fbecf00e5662eff5dfc8707602720478363b7ff9957e10f")
 
 
@@ -331,23 +332,23 @@ def test_wrong_use_is_refused():
     codec, x, payloads = some_payloads()
     nothing = torch.zeros_like(x, dtype=torch.bool)
     with pytest.raises(ValueError, match=r"values must lie in 0..26, got 0..27"):
-        codec.encode(x.clamp(max=0) + 27 * (torch.arange(20) == 0))
-    with pytest.raises(ValueError, match=r"expected items of shape \(6, 20\), got \(6, 19\)"):
-        codec.encode(x[:, :-1])
-    with pytest.raises(ValueError, match=r"expected masks of shape \(6, 20\), got \(5, 20\)"):
-        codec.decode(payloads, absent=nothing[:-1])
+        codec.encode(Items.of(x.clamp(max=0) + 27 * (torch.arange(20) == 0)))
+    with pytest.raises(ValueError, match=r"expected items and masks of shape \(6, 20\), got \(6, 19\)"):
+        codec.encode(Items.of(x[:, :-1]))
+    with pytest.raises(ValueError, match=r"expected items and masks of shape \(6, 20\), got \(5, 20\)"):
+        codec.decode(payloads, known=Items.of(x[:-1]))
     with pytest.raises(ValueError, match="cannot be both given and absent"):
-        codec.decode(payloads, given=~nothing, absent=~nothing)
+        codec.decode(payloads, known=Items(x=x, given=~nothing, absent=~nothing))
     parametrization = PARAMETRIZATIONS["digits"]
     with pytest.raises(ValueError, match=r"the schedule must have 3 stage\(s\) of steps 0..19"):
         codec_for(parametrization, (20,), schedule=full_schedule(20, num_stages=2))
     with pytest.raises(ValueError, match="expected 3 order.s. that hold each of 0..19 exactly once"):
         codec_for(parametrization, (20,), order=lambda shape: np.zeros(20, int))
     with pytest.raises(ValueError, match="up to 64 components and 2..65536 classes, got 65 and 256"):
-        spelling_of(LogisticMixtureParametrization(absorbing(256), 65, -7.0))
+        symbol_map(LogisticMixtureParametrization(absorbing(256), 65, -7.0))
     with pytest.raises(ValueError, match="exact upscaling takes up to 16384 classes"):
-        spelling_of(DataParametrization(BaseDepthMap(2**15, 2)))
+        symbol_map(DataParametrization(BaseDepthMap(2**15, 2)))
     with pytest.raises(ValueError, match="exact rows have up to 65536 classes"):
-        spelling_of(DataParametrization(absorbing(2**16 + 1)))
+        symbol_map(DataParametrization(absorbing(2**16 + 1)))
     with pytest.raises(ValueError, match="no exact weights are defined for a Other"):
-        spelling_of(Other())
+        symbol_map(Other())

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 from numba.core.errors import NumbaError
-from tiny import tiny_audio_config, tiny_config, tiny_image_config
+from tiny import tiny_config, tiny_image_config, tiny_sound_config
 from tiny_exact import WAVENET, tiny_exact
 from torch import nn
 
@@ -17,15 +17,15 @@ from ardm.build import build_ardm, build_exact_core, build_parametrization
 from ardm.checkpoint import ExactPart, TrainedModel, exact_part, load_model, save_model
 from ardm.config import DepthConfig, RunConfig
 from ardm.errors import CheckpointError, ExactError
-from ardm.exact.bounds import check_bounds
+from ardm.exact.layers import check_bounds
 from ardm.exact.network import ExactNetwork, choose_operations
 from ardm.exact.operations import CompiledOperations, TorchOperations, available_operations, float_product
 from ardm.export import exact_network, export_model
 from ardm.likelihood import exact_bits
 from ardm.model import ARDM
-from ardm.objective import Profile, sample_corruption
+from ardm.objective import sample_corruption
 from ardm.presets import PRESETS
-from ardm.profile import monotone
+from ardm.profile import Profile, monotone
 from ardm.schedule import full_schedule
 
 REFERENCE = TorchOperations(float_product(torch.float64), torch.float64)
@@ -35,9 +35,9 @@ CONFIGS = {
     "text": (tiny_config(), 27),
     "images": (tiny_image_config(DepthConfig()), 256),
     "upscaled images": (tiny_image_config(DIRECT), 256),
-    "upscaled sound": (tiny_audio_config(DIRECT), 2**16),
-    "wavenet": (replace(tiny_audio_config(), network=WAVENET), 2**16),
-    "upscaled wavenet": (replace(tiny_audio_config(DIRECT), network=WAVENET), 2**16),
+    "upscaled sound": (tiny_sound_config(DIRECT), 2**16),
+    "wavenet": (replace(tiny_sound_config(), network=WAVENET), 2**16),
+    "upscaled wavenet": (replace(tiny_sound_config(DIRECT), network=WAVENET), 2**16),
 }
 
 

@@ -9,7 +9,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from ardm.codec import gpu_reading
+from ardm.codec import gpu_kernels as codec_kernels
 from ardm.codec.tables import EXPONENTIAL, WEIGHT_BITS
 from ardm.exact import gpu_kernels
 
@@ -18,8 +18,8 @@ TYPES = {
     gpu_kernels._product: [BYTES, BYTES, "*fp32"],
     gpu_kernels._depthwise: ["*i16", BYTES, "*fp32", BYTES, "i32"],
     gpu_kernels._embed: [LONGS, WORDS, WORDS, "i32"],
-    gpu_reading._weights: [WORDS, LONGS, LONGS, LONGS, WORDS, "i32", "i32"],
-    gpu_reading._read: [WORDS, LONGS, LONGS, LONGS, LONGS, WORDS, LONGS, LONGS, LONGS],
+    codec_kernels._weights: [WORDS, LONGS, LONGS, LONGS, WORDS, "i32", "i32"],
+    codec_kernels._read: [WORDS, LONGS, LONGS, LONGS, LONGS, WORDS, LONGS, LONGS, LONGS],
 }
 """The types of the arguments that are not constants."""
 
@@ -36,10 +36,10 @@ def main(capability: int) -> None:
     compile_kernel(gpu_kernels._embed, TYPES[gpu_kernels._embed], [3, 257, 64, *tile], target)
     for width in (2, 4, 27, 256, 1024):
         columns = triton.next_power_of_2(width)
-        constants = [width, len(EXPONENTIAL), WEIGHT_BITS, max(1, gpu_reading.TILE // columns), columns]
-        compile_kernel(gpu_reading._weights, TYPES[gpu_reading._weights], constants, target)
-        types = TYPES[gpu_reading._read]
-        compile_kernel(gpu_reading._read, types, [width, WEIGHT_BITS, columns], target, num_warps=1)
+        constants = [width, len(EXPONENTIAL), WEIGHT_BITS, max(1, codec_kernels.TILE // columns), columns]
+        compile_kernel(codec_kernels._weights, TYPES[codec_kernels._weights], constants, target)
+        types = TYPES[codec_kernels._read]
+        compile_kernel(codec_kernels._read, types, [width, WEIGHT_BITS, columns], target, num_warps=1)
 
 
 def compile_kernel(kernel, types, constants, target, **options) -> None:

@@ -46,7 +46,7 @@ class Export:
         import torch
 
         from ardm.checkpoint import save_model
-        from ardm.codec.plan import parse_order
+        from ardm.codec.coding_plan import parse_order
         from ardm.export import SCHEDULE_KINDS, export_model, num_tried
         from ardm.media import load_corpus
 

@@ -1,10 +1,10 @@
-"""Groups of variables that share a call of an exact network, and what the calls say of them.
+"""Calls of an exact network: their groups of variables, what the network sees, and its outputs.
 
 Every variable falls in the group that its rank in the stage's order has in the schedule. Two kinds of variables are
 left out of the groups, and groups without any other cost no call:
 
     given    known to the decoder: revealed from the start, at level s+1 in every stage s
-    absent   not there (beyond the ragged edge of an image): hidden for ever, at level 0
+    absent   outside the data (beyond the ragged edge of an image): hidden for ever, at level 0
 
 The network sees in `t` how many variables are revealed.
 """
@@ -19,13 +19,14 @@ import torch
 from jaxtyping import Bool, Int, Integer
 from torch import Tensor
 
+from ardm.codec.symbols import Rows
 from ardm.depth import DepthMap
 from ardm.schedule import Schedule
 
 
 @runtime_checkable
 class IntegerNetwork(Protocol):
-    """A network whose outputs are the same integers on every machine and in every batch."""
+    """A network with the same integer outputs on every machine and in every batch."""
 
     def integers(
         self,
@@ -35,71 +36,79 @@ class IntegerNetwork(Protocol):
         t: Int[Tensor, "B"],
         where: Int[Tensor, "B N"],
     ) -> Integer[Tensor, "B N O"]:
-        """The outputs of the variables `where`: logits in 1/64 nat (units of mixtures: see `frequencies`)."""
+        """The outputs of the variables `where`: logits in 1/64 nat (for mixtures see `frequencies`)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Group:
-    """The variables of one call, by rank."""
+    """The variables of one item that one call codes, by rank."""
 
     stage: int
     start: int
-    """Variables of a lower rank are revealed."""
+    """The number of revealed variables: those of lower rank."""
     variables: Int[np.ndarray, "G"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Context:
-    """What the decoder knows of N items beforehand: which variables are given and which are absent."""
+class Items:
+    """N items of D variables, with masks of those that are not coded."""
 
+    x: Int[Tensor, "N D"]
+    """Values; the decoder needs those of given variables only."""
     given: Bool[Tensor, "N D"]
     absent: Bool[Tensor, "N D"]
 
+    @classmethod
+    def of(
+        cls,
+        x: Int[Tensor, "N D"],
+        *,
+        given: Bool[Tensor, "N D"] | None = None,
+        absent: Bool[Tensor, "N D"] | None = None,
+    ) -> "Items":
+        """Items of which all variables are coded except those in the masks."""
+        nowhere = torch.zeros((), dtype=torch.bool, device=x.device).expand(x.shape)
+        return cls(x=x, given=nowhere if given is None else given, absent=nowhere if absent is None else absent)
+
     @property
     def coded(self) -> Bool[np.ndarray, "N D"]:
-        """The variables that are to be coded."""
+        """The mask of the variables to code."""
         return (~(self.given | self.absent)).cpu().numpy()
 
-    def of(self, items: Int[Tensor, "B"]) -> "Context":
-        """The context of some of the items."""
-        return Context(given=self.given[items], absent=self.absent[items])
+    def __getitem__(self, items: slice | Int[Tensor, "B"]) -> "Items":
+        """Some of the items."""
+        return Items(x=self.x[items], given=self.given[items], absent=self.absent[items])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Batch:
-    """One group of each of B items, for one call. All but the bounds are where the network is."""
+    """One group of each of B items, for one call. All but the bounds are on the network's device."""
 
     items: Int[Tensor, "B"]
-    """Their numbers in a batch."""
+    """Their indices."""
     stage: Int[Tensor, "B"]
     start: Int[Tensor, "B"]
     where: Int[Tensor, "B N"]
-    """The variables of each group, with 0 in the places that a group leaves."""
+    """The variables of each group, padded with 0."""
     size: Int[Tensor, "B"]
-    """How many they are."""
+    """Variables per group."""
     bounds: Int[np.ndarray, "B 2"]
-    """Where the rows of each group begin and end."""
+    """Begin and end of each group's rows."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Rows:
-    """The R variables of several groups, one group after the other, and what the network says of them.
+class GroupRows(Rows):
+    """Rows of several groups, one group after the other. All but the bounds are on the network's device."""
 
-    All but the bounds are where the network is.
-    """
-
-    outputs: Integer[Tensor, "R O"]
     item: Int[Tensor, "R"]
-    """Each row's place in the batch."""
+    """The place of each row's item in the batch."""
     variable: Int[Tensor, "R"]
-    stage: Int[Tensor, "R"]
-    parent: Int[Tensor, "R"]
     bounds: Int[np.ndarray, "B 2"]
-    """Where the rows of each group begin and end."""
+    """Begin and end of each group's rows."""
 
 
 class NetworkCaller:
-    """Plans the calls for items of one shape and makes them."""
+    """Plans and makes the calls for items of one shape."""
 
     def __init__(
         self,
@@ -127,11 +136,11 @@ class NetworkCaller:
             for start, stop in schedule.groups(stage)
         ]
 
-    def plans(self, context: Context) -> list[list[Group]]:
-        """For each item its groups that are not empty, in the decoder's sequence."""
+    def plans(self, items: Items) -> list[list[Group]]:
+        """The non-empty groups of each item, in the decoder's sequence."""
         known: dict[bytes, list[Group]] = {}  # most items have the same variables to code
         plans = []
-        for coded in context.coded:
+        for coded in items.coded:
             key = coded.tobytes()
             if key not in known:
                 known[key] = self._plan(coded)
@@ -139,40 +148,36 @@ class NetworkCaller:
         return plans
 
     def at_level(self, x: Int[Tensor, "*B"], level: Int[Tensor, "*#B"]) -> Int[Tensor, "*B"]:
-        """The data x downscaled, each variable to a level of its own."""
+        """The data x downscaled to the level of each variable."""
         return self._levels.take(level * self._levels.shape[1] + x)
 
     def batch(self, items: Sequence[int], groups: Sequence[Group]) -> Batch:
-        """One group of each of some items; one copy takes all numbers to the device."""
-        different = {id(group): group for group in groups}  # most items have the same
+        """One group of each of some items, copied to the device in one transfer."""
+        different = {id(group): group for group in groups}  # most items share them
         number = {key: i for i, key in enumerate(different)}
         sizes = np.array([group.variables.size for group in groups])
         ends = sizes.cumsum()
         stage, start, which = np.array([(group.stage, group.start, number[id(group)]) for group in groups]).T
-        arrays = (np.array(items), stage, start, sizes, which, _in_rows([g.variables for g in different.values()]))
-        there = to_device(arrays, self.device)
+        arrays = (np.array(items), stage, start, sizes, which, _padded_rows([g.variables for g in different.values()]))
+        moved = to_device(arrays, self.device)
+        bounds = np.stack([ends - sizes, ends], axis=1)
         return Batch(
-            items=there[0],
-            stage=there[1],
-            start=there[2],
-            size=there[3],
-            where=there[5][there[4]],
-            bounds=np.stack([ends - sizes, ends], axis=1),
+            items=moved[0], stage=moved[1], start=moved[2], size=moved[3], where=moved[5][moved[4]], bounds=bounds
         )
 
-    def mask(self, batch: Batch, context: Context) -> Bool[Tensor, "B D"]:
+    def mask(self, batch: Batch, items: Items) -> Bool[Tensor, "B D"]:
         """The variables that are revealed when each group is coded."""
-        return ((self._ranks[batch.stage] < batch.start[:, None]) & ~context.absent) | context.given
+        return ((self._ranks[batch.stage] < batch.start[:, None]) & ~items.absent) | items.given
 
-    def call(self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], batch: Batch) -> Rows:
-        """What the network says of the groups. One call."""
+    def call(self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], batch: Batch) -> GroupRows:
+        """The rows of the groups, with the outputs of one call."""
         shape = (-1, *self._shape)
         outputs = self._network.integers(inputs.view(shape), mask.view(shape), batch.stage, mask.sum(1), batch.where)
         item = torch.repeat_interleave(batch.size, output_size=int(batch.bounds[-1, 1]))
         first = batch.size.cumsum(0) - batch.size
         column = torch.arange(len(item), device=self.device) - first[item]
         variable = batch.where[item, column]
-        return Rows(
+        return GroupRows(
             outputs=outputs[item, column],
             item=item,
             variable=variable,
@@ -190,8 +195,8 @@ class NetworkCaller:
         return plan
 
 
-def _in_rows(arrays: Sequence[Int[np.ndarray, "_"]]) -> Int[np.ndarray, "P N"]:
-    """Arrays as rows, filled up with 0."""
+def _padded_rows(arrays: Sequence[Int[np.ndarray, "_"]]) -> Int[np.ndarray, "P N"]:
+    """The arrays as rows of one matrix, padded with 0."""
     sizes = np.array([array.size for array in arrays])
     rows = np.zeros((len(arrays), sizes.max()), np.int64)
     rows[np.arange(sizes.max()) < sizes[:, None]] = np.concatenate(arrays)
@@ -199,8 +204,8 @@ def _in_rows(arrays: Sequence[Int[np.ndarray, "_"]]) -> Int[np.ndarray, "P N"]:
 
 
 def to_device(arrays: Sequence[Int[np.ndarray, "..."]], device: torch.device) -> list[Int[Tensor, "..."]]:
-    """Whole numbers on a device, by one copy that neither it nor this thread waits for."""
+    """Integer arrays as tensors on a device, by one asynchronous copy."""
     flat = torch.from_numpy(np.concatenate([array.ravel() for array in arrays]))
-    there = flat.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else flat
-    parts = there.split([array.size for array in arrays])
+    moved = flat.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else flat
+    parts = moved.split([array.size for array in arrays])
     return [part.view(array.shape) for part, array in zip(parts, arrays, strict=True)]

@@ -1,43 +1,22 @@
 """Canvases to payloads and back: the windows of many arrays in common batches."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float64, Int
+from jaxtyping import Float64, Int
 from torch import Tensor
 
-from ardm.codec.windows import Canvas, Window, bundles, cut, num_bundles, num_windows, paste
+from ardm.codec.batching import Batching
+from ardm.codec.calls import Items
+from ardm.codec.windows import Canvas, Item, Window, bundles, cut, num_bundles, num_windows, paste
 from ardm.orders import Shape
 
-BATCH_SIZE = 64
-"""Rows of a batch of items of 4096 variables, on a CPU."""
-BATCH_VARIABLES = {"cpu": 4096 * BATCH_SIZE, "cuda": 16 * 4096 * BATCH_SIZE}
-"""The rows of a batch have about so many variables, by the kind of device."""
 SLAB_VARIABLES = 2**21
-"""Windows are cut out when their turn comes; about so many variables, or a batch, are held at once."""
-OnBatch = Callable[[int], None]
-
-
-def ignore(num_rows: int) -> None:
-    """For callers that do not follow the progress."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Batching:
-    """How the work is done, which changes no result."""
-
-    batch_size: int | None = None
-    """Rows that the network evaluates at once; None: as many as suit the device."""
-    num_processes: int = 1
-    """Processes that do so at a time."""
-    on_start: OnBatch = ignore
-    """Learns before the work how many rows it takes at most."""
-    on_batch: OnBatch = ignore
-    """Learns after each batch how many rows it had."""
+"""Variables of the windows that are held in memory at once, or those of a batch if they are more."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,36 +30,18 @@ class _Job:
 
 @runtime_checkable
 class BundleCodec(Protocol):
-    """What codes bundles of items: an `ItemCodec`, or several processes."""
+    """A codec of bundles of items: an `ItemCodec`, or one that several processes share."""
 
-    def encode_bundles(
-        self,
-        x: Int[Tensor, "N D"],
-        sizes: Sequence[int],
-        *,
-        given: Bool[Tensor, "N D"],
-        absent: Bool[Tensor, "N D"],
-        batch_size: int,
-        on_batch: OnBatch,
-    ) -> list[bytes]:
+    def encode(self, items: Items, sizes: Sequence[int], batching: Batching) -> list[bytes]:
         """The payload of each bundle."""
 
-    def try_decode_bundles(
-        self,
-        payloads: Sequence[bytes],
-        sizes: Sequence[int],
-        *,
-        known: Int[Tensor, "N D"],
-        given: Bool[Tensor, "N D"],
-        absent: Bool[Tensor, "N D"],
-        batch_size: int,
-        on_batch: OnBatch,
+    def decode(
+        self, payloads: Sequence[bytes], sizes: Sequence[int], known: Items, batching: Batching
     ) -> tuple[Int[Tensor, "N D"], dict[int, str]]:
-        """The items, and what is wrong with damaged bundles."""
+        """The items, and the errors of damaged bundles."""
 
-    @property
-    def measure_variables(self) -> Callable[..., Float64[np.ndarray, "N D"]]:
-        """See `ItemCodec.measure_variables`."""
+    def measure_variables(self, items: Items, batching: Batching) -> Float64[np.ndarray, "N D"]:
+        """The bits of each variable."""
 
 
 class CanvasCodec:
@@ -89,48 +50,31 @@ class CanvasCodec:
     def __init__(
         self, items: BundleCodec, shape: Shape, num_calls: int, batching: Batching, device: torch.device
     ) -> None:
-        """`num_calls` is what an item takes at most."""
+        """`num_calls` is an upper bound on the calls per item."""
         self._items, self._shape, self._num_calls, self._batching = items, shape, num_calls, batching
-        self._batch_size = batching.batch_size or max(1, BATCH_VARIABLES[device.type] // math.prod(shape))
+        self._batch_size = batching.rows(shape, device)
 
     def encode(self, canvases: Sequence[Canvas]) -> list[list[bytes]]:
         """The payloads of each canvas's bundles."""
-        self._announce(canvases)
         payloads: list[list[bytes]] = [[] for _ in canvases]
-        unknown = [[b""] * num_bundles(canvas.values.shape, self._shape) for canvas in canvases]
-        for slab in self._slabs(self._jobs(canvases, unknown)):
-            x, given, absent = self._tensors(slab, canvases)
-            encoded = self._items.encode_bundles(
-                x,
-                [len(job.windows) for job in slab],
-                given=given,
-                absent=absent,
-                batch_size=self._batch_size,
-                on_batch=self._batching.on_batch,
-            )
+        for slab in self._slabs_to_encode(canvases):
+            encoded = self._items.encode(self._cut(slab, canvases), _sizes(slab), self._batching)
             for job, payload in zip(slab, encoded, strict=True):
                 payloads[job.canvas].append(payload)
         return payloads
 
     def measure(self, canvases: Sequence[Canvas]) -> list[Float64[np.ndarray, "..."]]:
-        """The bits that each place of each canvas is coded with (see `ItemCodec.measure_variables`); 0 where hidden."""
-        self._announce(canvases)
+        """The bits of each place of each canvas (see `ItemCodec.measure_variables`); 0 for hidden places."""
         bits = [np.zeros(canvas.values.shape) for canvas in canvases]
-        unknown = [[b""] * num_bundles(canvas.values.shape, self._shape) for canvas in canvases]
-        for slab in self._slabs(self._jobs(canvases, unknown)):
-            x, given, absent = self._tensors(slab, canvases)
-            rows = iter(
-                self._items.measure_variables(
-                    x, given=given, absent=absent, batch_size=self._batch_size, on_batch=self._batching.on_batch
-                )
-            )
+        for slab in self._slabs_to_encode(canvases):
+            rows = iter(self._items.measure_variables(self._cut(slab, canvases), self._batching))
             for job in slab:
                 for window in job.windows:
                     bits[job.canvas][window.coded_area] = next(rows).reshape(self._shape)[window.coded]
         return bits
 
     def decode(self, canvases: Sequence[Canvas], payloads: Sequence[Sequence[bytes]]) -> dict[int, str]:
-        """Fill the canvases in; what is wrong with those that are damaged, whose values mean nothing then."""
+        """Fill in the canvases, and return the errors of damaged ones, whose values are meaningless."""
         self._announce(canvases)
         damaged: dict[int, str] = {}
         for wave in range(len(self._shape) + 1):
@@ -140,21 +84,18 @@ class CanvasCodec:
         return damaged
 
     def _jobs(self, canvases: Sequence[Canvas], payloads: Sequence[Sequence[bytes]]) -> Iterator[_Job]:
-        for number, (canvas, own) in enumerate(zip(canvases, payloads, strict=True)):
-            for windows, payload in zip(bundles(canvas.values.shape, self._shape), own, strict=True):
+        for number, (canvas, parts) in enumerate(zip(canvases, payloads, strict=True)):
+            for windows, payload in zip(bundles(canvas.values.shape, self._shape), parts, strict=True):
                 yield _Job(canvas=number, windows=windows, payload=payload)
 
+    def _slabs_to_encode(self, canvases: Sequence[Canvas]) -> Iterator[list[_Job]]:
+        self._announce(canvases)
+        unknown = [[b""] * num_bundles(canvas.values.shape, self._shape) for canvas in canvases]
+        return self._slabs(self._jobs(canvases, unknown))
+
     def _decode_slab(self, slab: Sequence[_Job], canvases: Sequence[Canvas]) -> dict[int, str]:
-        known, given, absent = self._tensors(slab, canvases)
-        x, errors = self._items.try_decode_bundles(
-            [job.payload for job in slab],
-            [len(job.windows) for job in slab],
-            known=known,
-            given=given,
-            absent=absent,
-            batch_size=self._batch_size,
-            on_batch=self._batching.on_batch,
-        )
+        payloads, known = [job.payload for job in slab], self._cut(slab, canvases)
+        x, errors = self._items.decode(payloads, _sizes(slab), known, self._batching)
         rows = iter(x.cpu().numpy())
         for job in slab:
             for window in job.windows:
@@ -166,11 +107,12 @@ class CanvasCodec:
         self._batching.on_start(count * self._num_calls)
 
     def _slabs(self, jobs: Iterable[_Job]) -> Iterator[list[_Job]]:
-        most = self._batching.num_processes * max(self._batch_size, SLAB_VARIABLES // math.prod(self._shape))
+        """The jobs in lists of a limited number of windows."""
+        max_windows = self._batching.num_processes * max(self._batch_size, SLAB_VARIABLES // math.prod(self._shape))
         slab: list[_Job] = []
         num_held = 0
         for job in jobs:
-            if slab and num_held + len(job.windows) > most:
+            if slab and num_held + len(job.windows) > max_windows:
                 yield slab
                 slab, num_held = [], 0
             slab.append(job)
@@ -178,8 +120,19 @@ class CanvasCodec:
         if slab:
             yield slab
 
-    def _tensors(self, slab: Sequence[_Job], canvases: Sequence[Canvas]) -> tuple[Tensor, Tensor, Tensor]:
-        """What the windows show: values, which of them are given, and which are absent."""
-        items = [cut(canvases[job.canvas], window, self._shape) for job in slab for window in job.windows]
-        x, given, absent = (np.stack(part) for part in zip(*((i.x, i.given, i.absent) for i in items), strict=True))
-        return torch.from_numpy(x), torch.from_numpy(given), torch.from_numpy(absent)
+    def _cut(self, slab: Sequence[_Job], canvases: Sequence[Canvas]) -> Items:
+        """The items of the slab's windows."""
+        parts = [cut(canvases[job.canvas], window, self._shape) for job in slab for window in job.windows]
+        return stacked(parts)
+
+
+def stacked(parts: Sequence[Item]) -> Items:
+    """The items of several windows together."""
+    x, given, absent = (
+        torch.from_numpy(np.stack(part)) for part in zip(*((i.x, i.given, i.absent) for i in parts), strict=True)
+    )
+    return Items(x=x, given=given, absent=absent)
+
+
+def _sizes(slab: Sequence[_Job]) -> list[int]:
+    return [len(job.windows) for job in slab]

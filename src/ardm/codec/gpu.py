@@ -1,4 +1,7 @@
-"""Where symbols are weighed and payloads read: by a GPU itself, if its kernels pass a test, or otherwise."""
+"""Softmax weights and payload readers on the network's device: Triton kernels on a GPU, once these pass a test.
+
+The rules for weights are in `frequencies`, and so is the loop for CPUs.
+"""
 
 import threading
 import warnings
@@ -6,16 +9,56 @@ from collections.abc import Sequence
 from functools import cache
 
 import torch
+from jaxtyping import Int, Int32, Integer
+from torch import Tensor
 
+from ardm.codec import frequencies
+from ardm.codec.frequencies import TOTAL_WEIGHT
 from ardm.codec.streams import Streams
+from ardm.codec.tables import EXPONENTIAL
 
-WIDEST = 1024
-"""Symbols of a row at most that kernels weigh and read."""
+MAX_WIDTH = 1024
+"""Symbols per row that the kernels support."""
 _TESTING = threading.Lock()
 
 
+def softmax_weights(
+    outputs: Integer[Tensor, "N O"], first: Int[Tensor, "N"], count: Int[Tensor, "N"], width: int
+) -> Int32[Tensor, "N C"]:
+    """Rows of `width` weights for the softmax of outputs[first : first + count], on the device of the outputs."""
+    if has_kernels(outputs.device, width):
+        from ardm.codec import gpu_kernels
+
+        return gpu_kernels.softmax_weights(outputs, first, count, width, exponential(outputs.device))
+    if outputs.device.type == "cpu":
+        return torch.from_numpy(frequencies.softmax_weights(outputs.numpy(), first.numpy(), count.numpy(), width))
+    return tensor_weights(outputs, first, count, width)
+
+
+def tensor_weights(
+    outputs: Integer[Tensor, "N O"], first: Int[Tensor, "N"], count: Int[Tensor, "N"], width: int
+) -> Int[Tensor, "N C"]:
+    """`softmax_weights` by PyTorch operations on 64-bit integers, for GPUs without kernels."""
+    symbol = torch.arange(width, device=outputs.device)
+    is_reachable = symbol < count[:, None]
+    index = (first[:, None] + symbol).clamp(max=outputs.shape[1] - 1)
+    logits = outputs.gather(1, index).long().masked_fill(~is_reachable, torch.iinfo(torch.int32).min)
+    table = exponential(outputs.device)
+    distance = (logits.amax(1, keepdim=True) - logits).clamp(max=len(table) - 1)
+    shares = table[distance].masked_fill(~is_reachable, 0)
+    weights = shares * (TOTAL_WEIGHT - count[:, None]) // shares.sum(1, keepdim=True) + is_reachable
+    largest = (shares * width - symbol).argmax(1, keepdim=True)  # the first one on ties
+    return weights.scatter_add(1, largest, TOTAL_WEIGHT - weights.sum(1, keepdim=True)).int()
+
+
+@cache
+def exponential(device: torch.device) -> Int[Tensor, "E"]:
+    """The table `EXPONENTIAL` on a device."""
+    return torch.from_numpy(EXPONENTIAL).to(device)
+
+
 def streams_for(payloads: Sequence[bytes], num_symbols: Sequence[int], device: torch.device, gpu_width: int) -> Streams:
-    """A reader of payloads whose weights are computed on a device; see `symbols.Spelling.gpu_width`."""
+    """A reader of payloads for weights on a device; see `SymbolMap.gpu_width`."""
     if not (gpu_width and has_kernels(device, gpu_width)):
         return Streams(payloads, num_symbols)
     from ardm.codec.gpu_streams import GpuStreams
@@ -24,8 +67,8 @@ def streams_for(payloads: Sequence[bytes], num_symbols: Sequence[int], device: t
 
 
 def has_kernels(device: torch.device, width: int) -> bool:
-    """Whether a device is a GPU on which the kernels of `gpu_reading` give what a CPU gives, in rows of a width."""
-    if device.type != "cuda" or width > WIDEST:
+    """Whether a device is a GPU on which the kernels give the results of a CPU for rows of this width."""
+    if device.type != "cuda" or width > MAX_WIDTH:
         return False
     with _TESTING:
         return _pass_test(device, width)
@@ -33,13 +76,13 @@ def has_kernels(device: torch.device, width: int) -> bool:
 
 @cache
 def _pass_test(device: torch.device, width: int) -> bool:
-    """Any error will do for another way, which is slower: without Triton there are no kernels."""
+    """Whether the kernels pass; any error, such as a missing Triton, means the slower fallback."""
     try:
         from ardm.codec.gpu_streams import kernels_pass_test
 
         if kernels_pass_test(device, width):
             return True
-        reason = "they give other numbers than a CPU"
+        reason = "their results differ from a CPU's"
     except Exception as error:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
     warnings.warn(f"kernels that read rows of {width} symbols on {device} are not used ({reason})", stacklevel=2)

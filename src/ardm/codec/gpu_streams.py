@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Int, Int32, Int64
 from torch import Tensor
 
-from ardm.codec import frequencies, gpu_reading
+from ardm.codec import frequencies, gpu_kernels
 from ardm.codec.calls import to_device
 from ardm.codec.coder import Encoder
-from ardm.codec.softmax import exponential
+from ardm.codec.gpu import exponential
 from ardm.codec.streams import Streams, rows_between
 
 
@@ -31,7 +31,7 @@ class GpuStreams(Streams):
         end = np.append(begin[1:], bounds[-1:, 1])
         cut = np.minimum(end, begin + self._num_others[own])
         self._num_others[own] -= cut - begin
-        symbols = gpu_reading.read(weights, *to_device([own, begin, cut], weights.device), *self._there)
+        symbols = gpu_kernels.read(weights, *to_device([own, begin, cut], weights.device), *self._there)
         is_last = cut < end
         if is_last.any():
             rows = rows_between(cut[is_last], end[is_last])
@@ -49,13 +49,13 @@ class GpuStreams(Streams):
 
 def kernels_pass_test(device: torch.device, width: int) -> bool:
     """Whether random rows of more than a tile are weighed on a device as on a CPU, and symbols read back by them."""
-    rng, num_rows = np.random.default_rng(0), 100 + 2 * gpu_reading.TILE // width
+    rng, num_rows = np.random.default_rng(0), 100 + 2 * gpu_kernels.TILE // width
     logits = rng.integers(-(2**23), 2**23, (num_rows, 2 * width)) >> rng.integers(0, 22, (num_rows, 1))
     logits, first = logits.astype(np.int32), rng.integers(0, width, num_rows)
     for count in (rng.integers(1, width + 1, num_rows), np.full(num_rows, width)):
         weights = frequencies.softmax_weights(logits, first, count, width)
         outputs, begin, size = (torch.from_numpy(array).to(device) for array in (logits, first, count))
-        there = gpu_reading.softmax_weights(outputs, begin, size, width, exponential(device))
+        there = gpu_kernels.softmax_weights(outputs, begin, size, width, exponential(device))
         if not np.array_equal(there.cpu().numpy(), weights):
             return False
     return _reads_back(rng.integers(0, width, num_rows), weights, there)

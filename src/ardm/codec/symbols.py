@@ -1,17 +1,18 @@
-"""How a variable's next value is spelled in symbols, and the weights of each symbol, for every parametrization.
+"""Maps of a variable's next value to symbols and back, with the symbols' weights, for every parametrization.
 
-| spelling | parametrization | symbols of one variable |
+| map | parametrization | symbols of one variable |
 |---|---|---|
 | `Classes` | data, one stage | its class |
 | `Siblings` | data, several stages | the number of its child among the children of its parent, by rising value |
 | `Digits` | direct | the digit of the stage |
 | `Nibbles` | mixture of logistics | the hexadecimal digits of its class, most significant first |
 
-Symbols that no class can reach have no weight (see `frequencies`). R rows, one for each variable: stages, parents and
-children are where the network is, weights where they are computed best, and symbols where they were read.
+Symbols that no class can reach have no weight (see `frequencies`). Of R rows, one per variable, stages, parents and
+children are on the network's device; weights and symbols are where they are computed and read.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Protocol, runtime_checkable
 
@@ -20,14 +21,8 @@ import torch
 from jaxtyping import Int, Int32, Integer
 from torch import Tensor
 
-from ardm.codec.frequencies import (
-    DIGIT_BASE,
-    MAX_COMPONENTS,
-    grouped_weights,
-    log_scale_range,
-    mixture_weights,
-)
-from ardm.codec.softmax import softmax_weights
+from ardm.codec.frequencies import DIGIT_BASE, MAX_COMPONENTS, grouped_weights, log_scale_range, mixture_weights
+from ardm.codec.gpu import softmax_weights
 from ardm.depth import BaseDepthMap, DepthMap
 from ardm.parametrizations import (
     CompandedMixtureParametrization,
@@ -41,33 +36,40 @@ Column = Int[Tensor, "R"]
 RowsOfWeights = Int32[Tensor, "R C"]
 
 MAX_CLASSES = 1 << 16
-"""As many fit in the coarse weights of the coder's last symbols."""
+"""Limit of the 16-bit weights of the coder's last symbols."""
 MAX_GROUPED_CLASSES = 1 << 14
-"""As many classes keep the share of a child within 2^38."""
+"""Keeps the share of a child within 2^38."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rows:
+    """R variables to code: the network's outputs for them, their stages and their parents."""
+
+    outputs: Integer[Tensor, "R O"]
+    stage: Column
+    parent: Column
 
 
 @runtime_checkable
-class Spelling(Protocol):
-    """A variable's child, given its parent and the stage, as a word of `length` symbols."""
+class SymbolMap(Protocol):
+    """Maps each variable's child, given its parent and the stage, to `length` symbols and back."""
 
     length: int
     gpu_width: int
-    """Weights of a row if a GPU may read it: words are of one symbol, by a softmax in which all are reachable. Or 0."""
+    """The width of rows that a GPU can read: one symbol per variable, by a softmax in which all are reachable. Or 0."""
 
-    def symbols(self, stage: Column, parent: Column, child: Column) -> list[Column]:
-        """The symbols of children, all first ones, then all second ones and so on."""
+    def symbols(self, rows: Rows, child: Column) -> list[Column]:
+        """The symbols of children: all first ones, then all second ones and so on."""
 
-    def weights(
-        self, outputs: Integer[Tensor, "R O"], stage: Column, parent: Column, before: Sequence[Column]
-    ) -> RowsOfWeights:
-        """The weights of the next symbols after those `before`."""
+    def weights(self, rows: Rows, before: Sequence[Column]) -> RowsOfWeights:
+        """The weights of the symbols that follow those `before`."""
 
-    def child(self, stage: Column, parent: Column, symbols: Sequence[Column]) -> Column:
-        """The children that symbols spell."""
+    def child(self, rows: Rows, symbols: Sequence[Column]) -> Column:
+        """The children that the symbols stand for."""
 
 
-def spelling_of(parametrization: Parametrization) -> Spelling:
-    """The spelling for a parametrization."""
+def symbol_map(parametrization: Parametrization) -> SymbolMap:
+    """The map for a parametrization."""
     match parametrization:
         case DirectParametrization(depth=BaseDepthMap() as depth):
             return Digits(depth)
@@ -90,20 +92,18 @@ class Classes:
             raise ValueError(f"exact rows have up to {MAX_CLASSES} classes, got {num_classes}")
         self._num_classes = self.gpu_width = num_classes
 
-    def symbols(self, stage: Column, parent: Column, child: Column) -> list[Column]:
+    def symbols(self, rows: Rows, child: Column) -> list[Column]:
         """The classes themselves."""
         return [child]
 
-    def weights(
-        self, outputs: Integer[Tensor, "R O"], stage: Column, parent: Column, before: Sequence[Column]
-    ) -> RowsOfWeights:
+    def weights(self, rows: Rows, before: Sequence[Column]) -> RowsOfWeights:
         """A softmax over all outputs."""
-        first, count = torch.zeros_like(stage), torch.full_like(stage, self._num_classes)
-        return softmax_weights(outputs, first, count, self._num_classes)
+        first, count = torch.zeros_like(rows.stage), torch.full_like(rows.stage, self._num_classes)
+        return softmax_weights(rows.outputs, first, count, self._num_classes)
 
-    def child(self, stage: Column, parent: Column, symbols: Sequence[Column]) -> Column:
+    def child(self, rows: Rows, symbols: Sequence[Column]) -> Column:
         """The classes themselves."""
-        return symbols[0].to(parent.device)
+        return symbols[0].to(rows.parent.device)
 
 
 class Siblings:
@@ -129,27 +129,25 @@ class Siblings:
         self._values = np.zeros((depth.num_stages, depth.num_values, siblings.max() + 1), np.int64)
         self._values[stages, parents, siblings] = children
 
-    def symbols(self, stage: Column, parent: Column, child: Column) -> list[Column]:
-        """The numbers of children among their siblings; a value has one parent only."""
-        return [torch.from_numpy(self._number[_numpy(stage), _numpy(child)])]
+    def symbols(self, rows: Rows, child: Column) -> list[Column]:
+        """The number of each child among its siblings; every value has only one parent."""
+        return [torch.from_numpy(self._number[_numpy(rows.stage), _numpy(child)])]
 
-    def weights(
-        self, outputs: Integer[Tensor, "R O"], stage: Column, parent: Column, before: Sequence[Column]
-    ) -> RowsOfWeights:
+    def weights(self, rows: Rows, before: Sequence[Column]) -> RowsOfWeights:
         """Sums over the classes below each child."""
-        place = _numpy(stage), _numpy(parent)
+        place = _numpy(rows.stage), _numpy(rows.parent)
         begin, end = self._begin[place], self._end[place]
         width = self._values.shape[2]
-        return torch.from_numpy(grouped_weights(_numpy(outputs), begin, end, self._classes, self._siblings, width))
+        return torch.from_numpy(grouped_weights(_numpy(rows.outputs), begin, end, self._classes, self._siblings, width))
 
-    def child(self, stage: Column, parent: Column, symbols: Sequence[Column]) -> Column:
-        """The values of the numbered children."""
-        values = self._values[_numpy(stage), _numpy(parent), _numpy(symbols[0])]
-        return torch.from_numpy(values).to(parent.device)
+    def child(self, rows: Rows, symbols: Sequence[Column]) -> Column:
+        """The values of the children with these numbers."""
+        values = self._values[_numpy(rows.stage), _numpy(rows.parent), _numpy(symbols[0])]
+        return torch.from_numpy(values).to(rows.parent.device)
 
 
 def _sorted_families(parents: Int[np.ndarray, "K"], children: Int[np.ndarray, "K"]) -> tuple[Int[np.ndarray, "K"], ...]:
-    """Of the classes sorted by parent and child: parents, children, classes, and the number among the siblings."""
+    """Parents, children, classes and numbers among siblings, sorted by parent and child."""
     classes = np.lexsort((children, parents))
     parents, children = parents[classes], children[classes]
     running = np.cumsum(np.diff(children, prepend=-1) != 0)
@@ -157,7 +155,7 @@ def _sorted_families(parents: Int[np.ndarray, "K"], children: Int[np.ndarray, "K
 
 
 class Digits:
-    """The digit of a stage in base b; those that lead beyond class K-1 are not reachable."""
+    """The digit of a stage in base b; digits that lead beyond class K-1 are not reachable."""
 
     length = 1
 
@@ -167,26 +165,24 @@ class Digits:
         self.gpu_width = depth.base if self._reaches_all else 0
         self._scales = tuple(depth.base**power for power in reversed(range(depth.num_stages)))
 
-    def symbols(self, stage: Column, parent: Column, child: Column) -> list[Column]:
+    def symbols(self, rows: Rows, child: Column) -> list[Column]:
         """The digits (child - parent) / b^(S-1-stage)."""
-        return [(child - parent) // self._scale(stage)]
+        return [(child - rows.parent) // self._scale(rows.stage)]
 
-    def weights(
-        self, outputs: Integer[Tensor, "R O"], stage: Column, parent: Column, before: Sequence[Column]
-    ) -> RowsOfWeights:
+    def weights(self, rows: Rows, before: Sequence[Column]) -> RowsOfWeights:
         """A softmax over the b outputs of the stage."""
         if self._reaches_all:
-            count = torch.full_like(stage, self._base)
+            count = torch.full_like(rows.stage, self._base)
         else:
-            count = (-(-(self._num_classes - parent) // self._scale(stage))).clamp(max=self._base)
-        return softmax_weights(outputs, stage * self._base, count, self._base)
+            count = (-(-(self._num_classes - rows.parent) // self._scale(rows.stage))).clamp(max=self._base)
+        return softmax_weights(rows.outputs, rows.stage * self._base, count, self._base)
 
-    def child(self, stage: Column, parent: Column, symbols: Sequence[Column]) -> Column:
-        """The parents with their next digit."""
-        return parent + symbols[0].to(parent.device) * self._scale(stage)
+    def child(self, rows: Rows, symbols: Sequence[Column]) -> Column:
+        """The parents with the next digit added."""
+        return rows.parent + symbols[0].to(rows.parent.device) * self._scale(rows.stage)
 
     def _scale(self, stage: Column) -> Column:
-        """What a digit of the stage counts."""
+        """The place value of the stage's digit."""
         return _table(self._scales, stage.device)[stage]
 
 
@@ -207,28 +203,19 @@ class Nibbles:
         self.length = -(-(self._num_classes - 1).bit_length() // 4)
         self._sizes = [DIGIT_BASE**place for place in reversed(range(self.length))]
 
-    def symbols(self, stage: Column, parent: Column, child: Column) -> list[Column]:
+    def symbols(self, rows: Rows, child: Column) -> list[Column]:
         """The digits, most significant first."""
         return [child // size % DIGIT_BASE for size in self._sizes]
 
-    def weights(
-        self, outputs: Integer[Tensor, "R O"], stage: Column, parent: Column, before: Sequence[Column]
-    ) -> RowsOfWeights:
-        """Those of the next digit."""
-        first = self._class(before, parent)
-        weights = mixture_weights(
-            _numpy(outputs),
-            _numpy(first),
-            self._sizes[len(before)],
-            self._num_classes,
-            self._log_scale_range,
-            is_companded=self._is_companded,
-        )
-        return torch.from_numpy(weights)
+    def weights(self, rows: Rows, before: Sequence[Column]) -> RowsOfWeights:
+        """The weights of the next digit."""
+        outputs, first = _numpy(rows.outputs), _numpy(self._class(before, rows.parent))
+        bounds = (self._sizes[len(before)], self._num_classes, self._log_scale_range)
+        return torch.from_numpy(mixture_weights(outputs, first, *bounds, is_companded=self._is_companded))
 
-    def child(self, stage: Column, parent: Column, symbols: Sequence[Column]) -> Column:
-        """The classes that digits spell."""
-        return self._class(symbols, parent)
+    def child(self, rows: Rows, symbols: Sequence[Column]) -> Column:
+        """The classes with these digits."""
+        return self._class(symbols, rows.parent)
 
     def _class(self, symbols: Sequence[Column], parent: Column) -> Column:
         """The first class whose digits begin with these."""

@@ -8,15 +8,17 @@ their part handed over, with the file of the model to code it with, and do nothi
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
+from ardm.codec.batching import Batching
+from ardm.codec.calls import Items
 from ardm.codec.format.options import Options
 from ardm.codec.items import ItemCodec
 from ardm.compression.content_codec import ContentCodec
@@ -33,12 +35,10 @@ class _Part:
     options: Options
     sizes: list[int]
     """Windows of each bundle."""
-    masks: dict[str, Tensor]
-    """Which variables of the windows are given and absent."""
-    values: Tensor
+    items: Items
     payloads: list[bytes] | None
-    """What to decode; None to encode the values."""
-    batch_size: int
+    """What to decode; None to encode the items."""
+    batch_size: int | None
 
 
 class Workers:
@@ -70,59 +70,42 @@ class Workers:
         part: _Part | None
         while (part := self.team.scatter(None)) is not None:
             items = self._load(part.model).item_codec(part.options)
-            self.team.gather(_coded(items, part, on_batch=lambda num_rows: None))
+            self.team.gather(_coded(items, part, Batching(batch_size=part.batch_size)))
 
-    def code(self, items: ItemCodec, parts: Sequence[_Part], on_batch: Callable[[int], None]) -> list[Any]:
-        """What becomes of the parts, one for each process; that of this one is coded by `items`."""
-        own = self.team.scatter(parts)
-        return self.team.gather(_coded(items, own, lambda num_rows: on_batch(self.team.size * num_rows)))
+    def code(self, items: ItemCodec, parts: Sequence[_Part], batching: Batching) -> list[Any]:
+        """The results of all processes, each of which codes one part; `items` codes this one's."""
+        part = self.team.scatter(parts)
+        scaled = replace(batching, on_batch=lambda num_rows: batching.on_batch(self.team.size * num_rows))
+        return self.team.gather(_coded(items, part, scaled))
 
 
-def _coded(items: ItemCodec, part: _Part, on_batch: Callable[[int], None]) -> Any:
+def _coded(items: ItemCodec, part: _Part, batching: Batching) -> Any:
     if not part.sizes:
-        return [] if part.payloads is None else (part.values, {})
-    how: Any = {**part.masks, "batch_size": part.batch_size, "on_batch": on_batch}
+        return [] if part.payloads is None else (part.items.x, {})
     if part.payloads is None:
-        return items.encode_bundles(part.values, part.sizes, **how)
-    x, damaged = items.try_decode_bundles(part.payloads, part.sizes, known=part.values, **how)
+        return items.encode(part.items, part.sizes, batching)
+    x, damaged = items.decode(part.payloads, part.sizes, part.items, batching)
     return x.cpu(), damaged
 
 
 class SharedItems:
-    """What `CanvasCodec` needs of an `ItemCodec`, by workers."""
+    """A codec of bundles that divides its work among workers."""
 
     def __init__(self, items: ItemCodec, workers: Workers, model: Path, options: Options) -> None:
         self._items, self._workers, self._model, self._options = items, workers, model, options
         self.measure_variables = items.measure_variables
 
-    def encode_bundles(
-        self,
-        x: Int[Tensor, "N D"],
-        sizes: Sequence[int],
-        *,
-        given: Bool[Tensor, "N D"],
-        absent: Bool[Tensor, "N D"],
-        batch_size: int,
-        on_batch: Callable[[int], None],
-    ) -> list[bytes]:
+    def encode(self, items: Items, sizes: Sequence[int], batching: Batching) -> list[bytes]:
         """See `ItemCodec`."""
-        parts = self._parts(x, sizes, None, {"given": given, "absent": absent}, batch_size)
-        return [payload for payloads in self._workers.code(self._items, parts, on_batch) for payload in payloads]
+        parts = self._parts(items, sizes, None, batching)
+        return [payload for payloads in self._workers.code(self._items, parts, batching) for payload in payloads]
 
-    def try_decode_bundles(
-        self,
-        payloads: Sequence[bytes],
-        sizes: Sequence[int],
-        *,
-        known: Int[Tensor, "N D"],
-        given: Bool[Tensor, "N D"],
-        absent: Bool[Tensor, "N D"],
-        batch_size: int,
-        on_batch: Callable[[int], None],
+    def decode(
+        self, payloads: Sequence[bytes], sizes: Sequence[int], known: Items, batching: Batching
     ) -> tuple[Int[Tensor, "N D"], dict[int, str]]:
         """See `ItemCodec`."""
-        parts = self._parts(known, sizes, payloads, {"given": given, "absent": absent}, batch_size)
-        decoded = self._workers.code(self._items, parts, on_batch)
+        parts = self._parts(known, sizes, payloads, batching)
+        decoded = self._workers.code(self._items, parts, batching)
         damaged: dict[int, str] = {}
         first = 0
         for part, (_, errors) in zip(parts, decoded, strict=True):
@@ -131,30 +114,24 @@ class SharedItems:
         return torch.cat([x for x, _ in decoded]), damaged
 
     def _parts(
-        self,
-        values: Tensor,
-        sizes: Sequence[int],
-        payloads: Sequence[bytes] | None,
-        masks: dict[str, Tensor],
-        batch_size: int,
+        self, items: Items, sizes: Sequence[int], payloads: Sequence[bytes] | None, batching: Batching
     ) -> list[_Part]:
-        """A part for each process: bundles in turn, with about as many windows."""
+        """A part for each process: neighbouring bundles, with about as many windows in each part."""
         parts, first_item = [], 0
         for bundles in even_ranges(sizes, self._workers.team.size):
-            own = list(sizes[bundles.start : bundles.stop])
-            items = slice(first_item, first_item + sum(own))
-            first_item = items.stop
+            part_sizes = list(sizes[bundles.start : bundles.stop])
+            end_item = first_item + sum(part_sizes)
             parts.append(
                 _Part(
                     model=self._model,
                     options=self._options,
-                    sizes=own,
-                    masks={name: mask[items] for name, mask in masks.items()},
-                    values=values[items],
+                    sizes=part_sizes,
+                    items=items[first_item:end_item],
                     payloads=None if payloads is None else list(payloads[bundles.start : bundles.stop]),
-                    batch_size=batch_size,
+                    batch_size=batching.batch_size,
                 )
             )
+            first_item = end_item
         return parts
 
 

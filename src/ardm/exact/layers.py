@@ -164,6 +164,13 @@ def chosen_rows(x: Shaped[Tensor, "B D *C"], where: Int[Tensor, "B N"]) -> Shape
     return x[torch.arange(len(x), device=x.device)[:, None], where]
 
 
+def check_bounds(network: nn.Module) -> None:
+    """Raise an error that names the layer if any sum of an exact network could leave its bounds."""
+    for name, module in network.named_modules():
+        if isinstance(module, ExactLayer):
+            module.check_bounds(name)
+
+
 def require_scales(scale: Tensor, largest: Tensor, name: str, most: int = 2**30) -> None:
     """An error unless scales are finite numbers from 0 that keep sums up to `largest` below `most`."""
     results = scale.double() * largest

@@ -15,8 +15,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
 from ardm.errors import ExactError
-from ardm.exact.bounds import check_bounds
-from ardm.exact.layers import BYTE, WORD, ExactNorm, rounded_rows
+from ardm.exact.layers import BYTE, WORD, ExactNorm, check_bounds, rounded_rows
 from ardm.exact.operations import GATE_ONE, STREAM_LIMIT
 from ardm.exact.outputs import OutputUnits
 from ardm.exact.transformer import ANGLE_ONE, SCORES_PER_NAT, ExactTransformer

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import ardm
-from ardm.codec.canvases import Batching
+from ardm.codec.batching import Batching
 from ardm.codec.format.archive import ArchiveReader
 from ardm.codec.format.short import is_short
 from ardm.compression.content_codec import CodecSet, ContentCodec

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from jaxtyping import Float64
 from torch import Tensor
 
@@ -14,10 +13,11 @@ from ardm.apps.bench.codecs import CodedBits
 from ardm.apps.bench.items import Item, item_of_content
 from ardm.apps.bench.stopwatch import Stopwatch
 from ardm.checkpoint import TrainedModel
-from ardm.codec.canvases import BATCH_VARIABLES, SLAB_VARIABLES, Batching
+from ardm.codec.batching import Batching
+from ardm.codec.canvases import SLAB_VARIABLES, stacked
+from ardm.codec.coding_plan import orders_and_schedule
 from ardm.codec.format.entries import pack
 from ardm.codec.items import ItemCodec
-from ardm.codec.plan import orders_and_schedule
 from ardm.codec.windows import cut, windows
 from ardm.compression.content_codec import CodecSet, ContentCodec, Restored
 from ardm.data.sound_files import Sound
@@ -103,9 +103,7 @@ class OurCodec:
         )
         bits, num_held = np.zeros(len(items)), max(self.batch_size, SLAB_VARIABLES // math.prod(self.shape))
         while slab := list(itertools.islice(shown, num_held)):
-            parts = ("x", "given", "absent")
-            x, given, absent = (torch.from_numpy(np.stack([getattr(one, part) for _, one in slab])) for part in parts)
-            own = self.item_codec.measure(x, given=given, absent=absent, batch_size=self.batch_size)
+            own = self.item_codec.measure(stacked([one for _, one in slab]), self._batching)
             bits += np.bincount([number for number, _ in slab], own, minlength=len(items))
         return bits
 
@@ -147,7 +145,7 @@ def _our_codec(trained: TrainedModel, number: int, batch_size: int | None) -> Ou
         shape=model.shape,
         is_text=trained.alphabet is not None and trained.alphabet.characters is not None,
         num_calls=schedule.num_calls,
-        batch_size=batch_size or max(1, BATCH_VARIABLES[device.type] // math.prod(model.shape)),
+        batch_size=Batching(batch_size=batch_size).rows(model.shape, device),
         device=str(device),
     )
 

@@ -16,7 +16,7 @@ from ardm.apps.rivals.rival import Rival
 from ardm.apps.rivals.sound import SoundfileFlac
 from ardm.apps.rivals.text import Brotli, Deflate
 from ardm.apps.rivals.tools import JPEG_XL, WAVPACK
-from ardm.codec.canvases import Batching
+from ardm.codec.batching import Batching
 from ardm.codec.format.single import SINGLE_SUFFIX
 from ardm.compression.compressor import Compressor
 from ardm.compression.outcomes import Done, Outcome

@@ -11,8 +11,8 @@ from jaxtyping import Bool, Int, UInt8
 from torch import Tensor
 
 from ardm.apps.demo.exhibits import Exhibit
+from ardm.codec.coding_plan import orders_and_schedule
 from ardm.codec.format.options import OrderChoice
-from ardm.codec.plan import orders_and_schedule
 from ardm.data.alphabet import Alphabet
 from ardm.media.contents import pixels_of
 from ardm.media.medium import GappedItem, steps_to_fill

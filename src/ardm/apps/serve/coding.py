@@ -13,7 +13,7 @@ from ardm.apps.serve.limits import PageLimits
 from ardm.apps.serve.looks import looks_of, other_sizes, shown_bits
 from ardm.apps.serve.models import LoadedModel, ModelStore
 from ardm.apps.serve.sound import check_sound
-from ardm.codec.canvases import Batching
+from ardm.codec.batching import Batching
 from ardm.codec.format.archive import is_archive
 from ardm.codec.format.entries import Entry, Limits, Raw
 from ardm.codec.format.options import Options, find_identity

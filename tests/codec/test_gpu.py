@@ -5,7 +5,7 @@ import torch
 
 pytest.importorskip("triton")
 
-from ardm.codec import gpu, gpu_reading, gpu_streams
+from ardm.codec import gpu, gpu_kernels, gpu_streams
 from ardm.codec.streams import Streams
 
 DEVICE, CUDA = torch.device("cuda" if torch.cuda.is_available() else "cpu"), torch.device("cuda")
@@ -18,7 +18,7 @@ def test_kernels_pass_their_test(width):
 
 def weigh_wrongly(outputs, first, count, width, table):
     """Rows beyond the first tile, or short ones, are others than they should be."""
-    weights = gpu_reading.softmax_weights(outputs, first, count, width, table)
+    weights = gpu_kernels.softmax_weights(outputs, first, count, width, table)
     rows = (count < width).nonzero() if (count < width).any() else torch.tensor([[len(weights) - 1]])
     weights[rows[0, 0]] = weights[rows[0, 0]].flip(0)
     return weights
@@ -26,7 +26,7 @@ def weigh_wrongly(outputs, first, count, width, table):
 
 def read_wrongly(*arguments):
     """One symbol is another."""
-    symbols = gpu_reading.read(*arguments)
+    symbols = gpu_kernels.read(*arguments)
     symbols[40] ^= 1
     return symbols
 
@@ -34,10 +34,10 @@ def read_wrongly(*arguments):
 @pytest.mark.parametrize(("name", "wrong"), [("softmax_weights", weigh_wrongly), ("read", read_wrongly)])
 def test_wrong_kernels_do_not(name, wrong, monkeypatch):
     class Kernels:
-        TILE = gpu_reading.TILE
-        softmax_weights, read = staticmethod(gpu_reading.softmax_weights), staticmethod(gpu_reading.read)
+        TILE = gpu_kernels.TILE
+        softmax_weights, read = staticmethod(gpu_kernels.softmax_weights), staticmethod(gpu_kernels.read)
 
-    monkeypatch.setattr(gpu_streams, "gpu_reading", Kernels)
+    monkeypatch.setattr(gpu_streams, "gpu_kernels", Kernels)
     assert gpu_streams.kernels_pass_test(DEVICE, 4)
     monkeypatch.setattr(Kernels, name, staticmethod(wrong))
     assert not gpu_streams.kernels_pass_test(DEVICE, 4)
@@ -64,7 +64,7 @@ def test_kernels_are_used_if_they_pass(asked):
     assert gpu.has_kernels(CUDA, 4)
     assert gpu.has_kernels(CUDA, 4)
     assert asked == [(CUDA, 4)]
-    with pytest.warns(UserWarning, match="rows of 27 symbols on cuda are not used .they give other numbers than a CPU"):
+    with pytest.warns(UserWarning, match="rows of 27 symbols on cuda are not used .their results differ from a CPU.s"):
         assert not gpu.has_kernels(CUDA, 27)
     with pytest.warns(UserWarning, match="rows of 13 symbols on cuda are not used .RuntimeError: no such kernel"):
         assert not gpu.has_kernels(CUDA, 13)
@@ -72,7 +72,7 @@ def test_kernels_are_used_if_they_pass(asked):
 
 def test_a_cpu_and_wide_rows_have_none(asked):
     assert not gpu.has_kernels(torch.device("cpu"), 4)
-    assert not gpu.has_kernels(CUDA, 2 * gpu.WIDEST)
+    assert not gpu.has_kernels(CUDA, 2 * gpu.MAX_WIDTH)
     assert not asked
 
 
