@@ -8,7 +8,7 @@ import torch
 from packs import packed, write_data
 from test_golden import FILES, digests, model_of, order_of
 from test_train import assert_same_state, metrics
-from tiny import random_images, random_sounds, tiny_audio_config, tiny_config, tiny_corpus, tiny_image_config
+from tiny import random_images, random_sounds, tiny_config, tiny_corpus, tiny_image_config, tiny_sound_config
 
 import ardm
 from ardm.checkpoint import load_model
@@ -48,7 +48,7 @@ def make(kind: str, folder: Path) -> tuple[RunConfig, Corpus]:
         return replace(tiny_image_config(), network=network), random_images()
     if "images" in kind:
         return tiny_image_config(direct if "up" in kind else DepthConfig()), random_images()
-    return tiny_audio_config(direct) if "up" in kind else tiny_audio_config(), random_sounds()
+    return tiny_sound_config(direct) if "up" in kind else tiny_sound_config(), random_sounds()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -66,7 +66,7 @@ def test_a_resumed_run_is_identical_to_the_bit_on_cuda(tmp_path, kind):
 
 @pytest.mark.parametrize("name", ["text", "images", "audio"])
 def test_packed_data_gives_the_run_of_the_original_on_cuda(tmp_path, monkeypatch, name):
-    config = {"text": tiny_config(), "images": tiny_image_config(), "audio": tiny_audio_config()}[name]
+    config = {"text": tiny_config(), "images": tiny_image_config(), "audio": tiny_sound_config()}[name]
     if name == "images":
         config = replace(config, data=replace(config.data, width=4))
     path = write_data(name, tmp_path / "original", monkeypatch)
@@ -115,7 +115,7 @@ def test_calls_of_models_for_many_calls_are_calls(tmp_path, kind, num_calls):
         how = {"num_items": 3, "batch_size": 3, "num_calls": num_calls}
         with for_many_calls(model, **how) as called:
             found = [call(called, round_) for round_ in range(12)]
-            assert called._recorded._own.recordings
+            assert called._recorded._own.captured
             assert not called._recorded._own.refused
     assert not torch.equal(expected[0], expected[2])
     for ours, theirs in zip(found, expected, strict=True):

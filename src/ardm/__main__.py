@@ -4,7 +4,7 @@ from ardm.runtime.signals import raise_signals
 
 
 def run() -> None:
-    """The command line. Signals are raised before it is imported, so that none is answered by a traceback."""
+    """Run the command line. Signals are handled before it is imported, so that none causes a traceback."""
     raise_signals()
     from ardm.cli.main import entry_point
 

@@ -1,6 +1,6 @@
 """Write the golden files of a format version: tiny exact models, files compressed with them, and what they restore.
 
-    PYTHONPATH=tests python tests/golden/make.py tests/golden/1
+    PYTHONPATH=tests/helpers python tests/golden/make.py tests/golden/1
 
 Files that are there stay as they are: a version may gain files, and none ever changes.
 """
@@ -16,7 +16,7 @@ import torch
 from tiny_exact import tiny_exact
 
 from ardm.checkpoint import TrainedModel, load_model, save_model
-from ardm.codec.canvases import Batching
+from ardm.codec.batching import Batching
 from ardm.codec.format.archive import ArchiveWriter
 from ardm.codec.format.options import OrderChoice
 from ardm.codec.format.short import SHORT_VERSION, is_short

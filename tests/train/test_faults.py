@@ -343,7 +343,7 @@ def test_torchrun_is_killed_before_its_processes_meet(tmp_path):
     """They do not look for it for half an hour."""
     launched = Training(folder=tmp_path / "run", num_processes=2, launch=ByTorchrun).start()
     launched.process.kill()
-    assert launched.end().line == "ardm: torchrun has ended before its processes had met"
+    assert launched.end().line == "ardm: torchrun ended before its processes had connected"
 
 
 @pytest.mark.slow

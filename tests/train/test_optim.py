@@ -70,7 +70,7 @@ def test_processes_orthogonalise_a_part_each(count, size, generator, monkeypatch
         parts.append(part)
         return torch.cat(parts) if len(parts) == size else part.new_zeros(count, 6, 4)
 
-    monkeypatch.setattr(Team, "gathered", gathered)
+    monkeypatch.setattr(Team, "all_gather_rows", gathered)
     results = [orthogonalise_together(matrices, Team(rank, size)) for rank in range(size)]
     assert {len(part) for part in parts} == {-(-count // size)}
     torch.testing.assert_close(results[-1], orthogonalise(matrices))
@@ -80,7 +80,7 @@ def test_processes_orthogonalise_a_part_each(count, size, generator, monkeypatch
 def test_muon_of_a_team_computes_for_its_part(generator, monkeypatch):
     """As a trainer makes it: half of the matrices of each shape, of two processes."""
     counts = []
-    monkeypatch.setattr(Team, "gathered", lambda team, part: torch.cat([part, part]))
+    monkeypatch.setattr(Team, "all_gather_rows", lambda team, part: torch.cat([part, part]))
     monkeypatch.setattr("ardm.train.optim.orthogonalise", lambda matrices: counts.append(len(matrices)) or matrices)
     config = tiny_config()
     model = build_model(config, 27)

@@ -1,4 +1,4 @@
-"""The commands, one a file: flags as a frozen dataclass, `run` calls the library and prints.
+"""The commands, one per file: flags as a frozen dataclass whose `run` calls the library and prints.
 
-Nothing heavy is imported before a command runs, so that `--help` is instant.
+Heavy imports happen inside `run`, so that `--help` is instant.
 """

@@ -1,6 +1,6 @@
-"""The command line: parse, run one command, print errors in one line.
+"""The command line: parse the arguments, run one command, print an error as one line.
 
-Exit status: 0 fine, 1 failed, 2 bad usage, 143 terminated. `--debug` anywhere shows the traceback of an error.
+Exit status: 0 success, 1 failure, 2 bad usage, 143 terminated. `--debug` shows the traceback of an error.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ Command = (
 )
 
 SHARED_COMMANDS = (Train, Evaluate, Sample, Infill, Compress, Decompress)
-"""Those that several processes of torchrun share; each of the others would do it all again."""
+"""Commands whose work the processes of torchrun can share; any other would run once per process."""
 BAD_USAGE = 2
 DESCRIPTION = (
     "Autoregressive Diffusion Models: train, score, plan, sample and infill discrete data. "
@@ -58,7 +58,7 @@ DESCRIPTION = (
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return its exit status."""
+    """Exit status of the command that the arguments name, after running it."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     arguments = [a for a in arguments if a != "--debug"]
@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt as interruption:
         return end_by(interruption)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone; nothing is left to say, and no one to say it to
+        sys.stderr.close()  # whoever read our output has gone
         return 1
     except Exception as error:
         if debug:
@@ -86,7 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def parse(arguments: list[str]) -> Command:
-    """The command that the arguments name, or a UsageError in one line."""
+    """The command that the arguments name; a one-line UsageError if there is none."""
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
@@ -108,7 +108,7 @@ def parse(arguments: list[str]) -> Command:
 
 
 def name_of(arguments: list[str], choices: Any = Command, name: str = "ardm") -> str:
-    """The command, and the subcommand if it has any, that arguments name, whatever flags come before."""
+    """Full name of the command that the arguments name, such as `ardm bench codec`, for messages."""
     commands = {choice.__metadata__[0].name: choice.__origin__ for choice in get_args(choices)}
     for place, word in enumerate(arguments):
         if word in commands:
@@ -121,36 +121,35 @@ def name_of(arguments: list[str], choices: Any = Command, name: str = "ardm") ->
 
 
 def check_launch(command: Command) -> None:
-    """A usage error where several processes would do the same, and write to the same file."""
+    """Refuse commands that several processes would each run and write to the same file."""
     if num_launched() > 1 and not isinstance(command, SHARED_COMMANDS):
         raise UsageError(f"ardm {type(command).__name__.lower()} is for one process: start it without torchrun")
 
 
 def fail(message: str, status: int) -> int:
-    """Print an error as one line on stderr; of several processes that have to end, one does."""
+    """Print an error as one line on stderr, from one process only, and return the exit status."""
     if elect_reporter():
-        say(" ".join(message.split()), names_process=status != BAD_USAGE)  # all find the same bad usage
+        say(" ".join(message.split()), names_process=status != BAD_USAGE)  # every process finds the same bad usage
     return status
 
 
 def end_by(interruption: KeyboardInterrupt) -> int:
-    """Print that a signal has come; no other one is answered."""
+    """Print which signal ended the command; later signals are ignored."""
     ignore_signals()
     return fail(*END_BY_SIGNAL[signal.SIGTERM if isinstance(interruption, Terminated) else signal.SIGINT])
 
 
 def entry_point() -> None:
-    """The command line as a process of its own."""
+    """Run the command line as this process and exit."""
     try:
         raise_signals()
         if "OMP_WAIT_POLICY" not in os.environ:
-            # Threads that sleep wake up late, and those that spin for long starve as soon as another process wants a
-            # core.
+            # Sleeping threads wake up late, and long spinning starves as soon as another process needs a core.
             os.environ.setdefault("GOMP_SPINCOUNT", "2000")
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
         status = main()
-        ignore_signals()  # torchrun may send one to a process that has done its part
+        ignore_signals()  # torchrun may still send one to a process that has finished
     except KeyboardInterrupt as interruption:
         status = end_by(interruption)
     leave(status)

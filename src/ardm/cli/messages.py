@@ -1,4 +1,4 @@
-"""What is wrong with arguments, in one line; tyro frames and illustrates it."""
+"""One-line messages about wrong arguments, in place of the framed paragraphs that tyro prints."""
 
 import difflib
 import re
@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
-WIDTH_OF_HELP = 8
-"""Lines so far in explain an option, which --help does, too."""
-NEEDLESS = ("For full helptext", "Argument helptext", "Got errors", "Perhaps you meant", "Arguments similar to")
-"""How paragraphs begin that a line can do without."""
+HELP_INDENT = 8
+"""Lines indented this far explain an option; `--help` shows them too."""
+LEFT_OUT = ("For full helptext", "Argument helptext", "Got errors", "Perhaps you meant", "Arguments similar to")
+"""First words of paragraphs that the line leaves out."""
 
 
 def unknown_arguments(words: Sequence[str], command: Any, name: str) -> str:
-    """What to say of words that a command does not take, which is called by a name such as `ardm train`."""
+    """Message about arguments that a command (called `name`, such as `ardm train`) does not take."""
     own = [f"--{field.name.replace('_', '-')}" for field in fields(getattr(command, "what", command))]
     if misplaced := [flag for word in words if (flag := word.partition("=")[0]) in own]:
         return f"{misplaced[0]} goes after the name of the command: {name} {misplaced[0]}"
@@ -24,9 +24,9 @@ def unknown_arguments(words: Sequence[str], command: Any, name: str) -> str:
 
 
 def one_line(box: str, name: str, arguments: Sequence[str]) -> str:
-    """The text of a framed message about the arguments of a command."""
+    """The text of tyro's framed message as one line that ends with the command's --help."""
     [title], *paragraphs = _paragraphs(box)
-    said = [_in_words(paragraph) for paragraph in paragraphs if not paragraph[0].startswith(NEEDLESS)]
+    said = [_in_words(paragraph) for paragraph in paragraphs if not paragraph[0].startswith(LEFT_OUT)]
     if title == "Missing subcommand":
         wrong = [word for word in arguments if not word.startswith("-") and word not in name.split()]
         said.insert(0, f"there is no {name} {wrong[0]}" if wrong else title)
@@ -35,7 +35,7 @@ def one_line(box: str, name: str, arguments: Sequence[str]) -> str:
 
 
 def _paragraphs(box: str) -> Iterator[list[str]]:
-    """The title, and the lines between rulers and empty lines; frames may be drawn in ASCII."""
+    """The frame's title, then its paragraphs as lists of lines; frames may be drawn in ASCII."""
     title, *lines = re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines()
     yield [title.strip(" ╭─╮")]
     paragraph: list[str] = []
@@ -49,7 +49,7 @@ def _paragraphs(box: str) -> Iterator[list[str]]:
 
 
 def _in_words(paragraph: Sequence[str]) -> str:
-    """A paragraph without what explains its options."""
-    lines = [line for line in paragraph if not line.startswith(" " * WIDTH_OF_HELP)]
+    """A paragraph as one sentence, its options without their explanations."""
+    lines = [line for line in paragraph if not line.startswith(" " * HELP_INDENT)]
     options = [line.strip() for line in lines if line.startswith("  ")]
     return " ".join([line for line in lines if not line.startswith("  ")] + [", ".join(options)]).strip()

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import threading
 import warnings
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ PART_POSITIONS = 8192
 """On a CPU so many variables are evaluated at a time in a thread: more would leave its caches."""
 FORCED_OPERATIONS = "ARDM_EXACT"
 """Environment variable that names the only operations to use: compiled, int8, float32 or float64."""
+TERMINAL_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 MAX_REASON = 120
 """So many characters of an error's message are shown; compilers write pages."""
 _CHOOSING = threading.Lock()
@@ -179,7 +181,8 @@ def _failure(core: nn.Module, test: SelfTest, ops: Operations) -> str | None:
     try:
         return None if test.passes(core, ops) else "gives others"
     except Exception as error:
-        reason = f"fails ({type(error).__name__}: {' '.join(str(error).split())[:MAX_REASON]})"
+        text = " ".join(TERMINAL_COLOURS.sub("", str(error)).split())  # Numba colours its messages
+        reason = f"fails ({type(error).__name__}: {text[:MAX_REASON]})"
         if not isinstance(error, RuntimeError):
             warnings.warn(f"one way of computing exactly {reason}; trying the next", stacklevel=2)
         return reason

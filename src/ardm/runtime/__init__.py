@@ -1,1 +1,1 @@
-"""How commands run: devices, processes, signals, files, compiled and recorded code. No mathematics."""
+"""How commands run: devices, processes, signals, files, compiled and captured code. No mathematics."""

@@ -1,4 +1,4 @@
-"""Where and how networks compute."""
+"""The device and precision that networks compute with."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -14,19 +14,19 @@ from ardm.runtime.team import ALONE, Team
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """A device and its precision; no part of what a run defines."""
+    """A device, its precision and the processes that share the work; not part of a run's configuration."""
 
     device: torch.device
     compile: bool = False
-    """Compile the network's blocks with TorchInductor for training."""
+    """Whether to compile the network's blocks with TorchInductor for training."""
     team: Team = ALONE
     """The processes that share the work."""
     shares_weights: bool = False
-    """Whether they share the weights out too while they train (FSDP2)."""
+    """Whether their weights are sharded while they train (FSDP2)."""
 
     @classmethod
     def choose(cls, device: str | None = None, *, compile: bool = True) -> "Runtime":
-        """The named device, or CUDA where there is one; compiled on CUDA unless told otherwise."""
+        """The named device, by default CUDA if available; compiled on CUDA unless `compile` is False."""
         device = local_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         if device.split(":")[0] not in ("cpu", "cuda"):
             raise UsageError(f"device {device!r} is not supported; use cpu or cuda")
@@ -38,7 +38,7 @@ class Runtime:
 
     @contextmanager
     def deterministic(self) -> Iterator[None]:
-        """Convolutions that give the same gradients again, which a resumed run needs."""
+        """A context with deterministic convolution gradients, which a resumed run needs."""
         before = torch.backends.cudnn.deterministic
         torch.backends.cudnn.deterministic = True
         try:

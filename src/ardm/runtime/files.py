@@ -1,10 +1,12 @@
-"""Files that are there whole or not at all."""
+"""Files written whole or not at all, and results as JSON on the screen or in a file."""
 
 import errno
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from ardm.errors import UsageError
 
@@ -31,7 +33,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def naming(path: Path | str) -> Iterator[None]:
-    """Errors of a file system without room or rights, as one line that names what could not be written."""
+    """Turns errors of a full or read-only file system into one line that names the path."""
     try:
         yield
     except OSError as error:
@@ -46,20 +48,33 @@ def write_file(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
+def to_json(values: Any, indent: int | None = 2) -> bytes:
+    """Values as one JSON document."""
+    return json.dumps(values, indent=indent, allow_nan=False).encode()
+
+
+def write_output(path: Path | None, content: bytes) -> None:
+    """Print content, or write it to a file as a whole; either way with a line break at its end."""
+    if path is None:
+        print(content.decode("utf-8", "replace"))
+    else:
+        write_file(path, content + b"\n")
+
+
 def is_gzip(path: Path) -> bool:
-    """Whether a file starts as gzip's do."""
+    """Whether a file starts with gzip's magic bytes."""
     with path.open("rb") as file:
         return file.read(len(GZIP_START)) == GZIP_START
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Delete what a killed process was writing in a folder that no other process uses."""
+    """Delete the partial files of killed processes in a folder that no running process uses."""
     for leftover in folder.glob(".*.partial"):
         leftover.unlink()
 
 
 def check_writable(path: Path | None) -> None:
-    """A usage error, before any work is done, for an output path that cannot be written."""
+    """A usage error, before any work is done, if an output path cannot be written."""
     if path is None:
         return
     if path.is_dir():
@@ -68,14 +83,14 @@ def check_writable(path: Path | None) -> None:
 
 
 def check_writable_folder(path: Path) -> None:
-    """A usage error, before any work is done, for a folder, there or not, that cannot be written to."""
+    """A usage error, before any work is done, if files cannot be written to a folder, existing or not."""
     if path.exists() and not path.is_dir():
         raise UsageError(f"{path} is a file, and a folder is needed")
     _check_nearest_folder(path)
 
 
 def _check_nearest_folder(path: Path) -> None:
-    """A usage error unless files can be made in the path or, if it is no folder yet, in the nearest one above it."""
+    """A usage error unless files can be created in a folder or, before it exists, in its nearest existing parent."""
     folder = path if path.is_dir() else next(p for p in path.absolute().parents if p.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise UsageError(f"{path} cannot be written: {folder} is not a writable folder")
@@ -83,7 +98,7 @@ def _check_nearest_folder(path: Path) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """The folder for this process alone; a usage error while another one holds it."""
+    """Locks a folder for this process; a usage error while another process holds the lock."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         import fcntl
@@ -105,7 +120,7 @@ def _umask() -> int:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Make a rename last through a power cut, where the system can."""
+    """Make a rename survive a power cut, on systems that can."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:

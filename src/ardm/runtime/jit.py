@@ -1,4 +1,4 @@
-"""Functions compiled by Numba, and kept for the next run wherever a directory can be written."""
+"""Functions compiled by Numba and cached on disk where possible."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -9,11 +9,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compiled(**options: Any) -> Callable[[Function], Function]:
-    """A decorator as `numba.njit` with these options, whose results are cached on disk if that is possible.
+    """`numba.njit` with these options, cached on disk if any cache directory is writable.
 
-    Numba looks for a writable directory when a function is decorated (NUMBA_CACHE_DIR, beside the source, the user's
-    cache) and raises a RuntimeError where there is none, as for a read-only installation: then functions are compiled
-    anew in every run. What is compiled bears `typing.no_type_check`, as the tests' import hook must not wrap it.
+    Numba looks for one when a function is decorated (NUMBA_CACHE_DIR, beside the source, the user's cache) and raises a
+    RuntimeError if there is none, as in a read-only installation; functions are then compiled in every run. Decorate
+    them with `typing.no_type_check` too, so that the tests' import hook does not wrap them.
     """
 
     def compile_lazily(function: Function) -> Function:

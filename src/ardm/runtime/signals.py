@@ -1,4 +1,4 @@
-"""Signals that end a command: they are raised, so that whatever runs is unwound and nothing is left half-written."""
+"""Signals that end a command, raised as exceptions so that nothing is left half-written."""
 
 import os
 import signal
@@ -6,32 +6,31 @@ import sys
 import threading
 from types import FrameType
 
-SECONDS_TO_COME_AGAIN = 0.02
-"""A signal that cannot be raised now is sent again so much later."""
+RETRY_SECONDS = 0.02
+"""Delay before a signal that cannot be raised now is sent again."""
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came: like Ctrl-C."""
+    """Raised by SIGTERM, and handled like Ctrl-C."""
 
 
 RAISED: dict[int, type[KeyboardInterrupt]] = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated}
 
-
-_COMING: set[int] = set()
-"""Signals that are going to be sent again."""
+_PENDING: set[int] = set()
+"""Signals that will be sent again."""
 
 
 def raise_signals() -> None:
-    """Let the signals that end a process raise exceptions, except for those that it was told to ignore."""
+    """Make SIGINT and SIGTERM raise exceptions, unless the process was started with them ignored."""
     if os.name == "posix":
         for number in RAISED:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, _handle)
-        sys.unraisablehook = _come_again
+        sys.unraisablehook = _retry_lost
 
 
 def ignore_signals() -> None:
-    """Let the signals that are raised end this process no more."""
+    """Ignore from now on the signals that `raise_signals` handles."""
     if threading.current_thread() is threading.main_thread():
         for number in RAISED:
             if signal.getsignal(number) is _handle:
@@ -39,7 +38,7 @@ def ignore_signals() -> None:
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
-    """Raise it, but not within an import: libraries swallow what is raised there and go on with half a module."""
+    """Raise the exception, but not during an import: libraries swallow it there and go on with half a module."""
     if _is_importing(frame):
         _send_again(number)
     else:
@@ -54,8 +53,8 @@ def _is_importing(frame: FrameType | None) -> bool:
     return False
 
 
-def _come_again(lost: "sys.UnraisableHookArgs") -> None:
-    """The hook for errors that Python cannot raise, as in callbacks of its memory."""
+def _retry_lost(lost: "sys.UnraisableHookArgs") -> None:
+    """Hook for exceptions that Python cannot raise, for example in `__del__`."""
     if not isinstance(lost.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(lost)
         return
@@ -63,13 +62,13 @@ def _come_again(lost: "sys.UnraisableHookArgs") -> None:
 
 
 def _send_again(number: int) -> None:
-    if number not in _COMING:
-        _COMING.add(number)
-        timer = threading.Timer(SECONDS_TO_COME_AGAIN, _send, (number,))
+    if number not in _PENDING:
+        _PENDING.add(number)
+        timer = threading.Timer(RETRY_SECONDS, _send, (number,))
         timer.daemon = True
         timer.start()
 
 
 def _send(number: int) -> None:
-    _COMING.discard(number)
+    _PENDING.discard(number)
     os.kill(os.getpid(), number)

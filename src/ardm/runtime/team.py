@@ -1,8 +1,8 @@
-"""The processes that share the work of one command, as torchrun starts them: `torchrun ... -m ardm train`.
+"""The processes that share one command's work when torchrun starts it: `torchrun ... -m ardm train`.
 
-Every process has the whole model, unless it trains with `--fsdp`, and makes the same random draws for what the others
-do, so that the answer does not depend on how many there are. Tensors travel by NCCL between GPUs and by Gloo between
-CPUs; decisions, which must not wait for a GPU, by Gloo always.
+Every process holds the whole model (unless it trains with `--fsdp`) and makes all random draws, its own and the
+others', so that results do not depend on the number of processes. Tensors travel by NCCL between GPUs and by Gloo
+between CPUs; decisions, which must not wait for a GPU, always by Gloo.
 """
 
 import re
@@ -18,38 +18,38 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ardm.errors import ArdmError
-from ardm.runtime.launch import is_launched, meeting, num_launched
+from ardm.runtime.launch import connecting, is_launched, num_launched
 from ardm.runtime.signals import ignore_signals
 
 T = TypeVar("T")
 PATIENCE = timedelta(days=7)
-"""How long a process waits for work or for a decision; a process that has died is noticed at once all the same."""
+"""Timeout for work and decisions; a process that has died is noticed at once all the same."""
 
 
 @dataclass(frozen=True)
 class Team:
-    """This process among those that work together; the first one speaks and writes for all."""
+    """This process's place among those that share the work; the first one prints and writes files for all."""
 
     rank: int = 0
     size: int = 1
     control: Any = None
-    """The group of processes that decisions travel in; None for a process alone."""
+    """Gloo process group for decisions; None for a single process."""
 
     @property
     def is_first(self) -> bool:
-        """Whether this process speaks and writes."""
+        """Whether this process prints and writes files."""
         return self.rank == 0
 
     def share_of(self, count: int) -> range:
-        """Which of so many pieces of work are this process's."""
+        """Numbers of this process's pieces among `count` pieces of work."""
         return range(self.rank, count, self.size)
 
     def has(self, number: int) -> bool:
-        """Whether a piece of work is this process's."""
+        """Whether a numbered piece of work is this process's."""
         return number % self.size == self.rank
 
     def any(self, flag: bool) -> bool:
-        """Whether any process says so."""
+        """Whether the flag is True in any process."""
         if self.size == 1:
             return flag
         flags = torch.tensor([int(flag)])
@@ -57,12 +57,12 @@ class Team:
         return bool(flags.item())
 
     def barrier(self) -> None:
-        """Go on when all processes have come here."""
+        """Wait until all processes have come here."""
         if self.size > 1:
             dist.barrier(group=self.control)
 
     def all_gather(self, values: Sequence[T]) -> list[T]:
-        """What all processes have, those of the first one first; values must be small and not on a GPU."""
+        """The values of all processes, by rank; they must be small and not on a GPU."""
         if self.size == 1:
             return list(values)
         lists: list[Any] = [None] * self.size
@@ -70,7 +70,7 @@ class Team:
         return [value for part in lists for value in part]
 
     def scatter(self, values: Sequence[T] | None) -> T:
-        """This process's one of the values, one for each, that the first process gives."""
+        """This process's value out of a list, one per process, that the first process gives."""
         if self.size == 1:
             assert values is not None
             return values[0]
@@ -79,7 +79,7 @@ class Team:
         return own[0]
 
     def gather(self, value: T) -> list[T]:
-        """What all processes have, for the first; nothing for the others."""
+        """The values of all processes, for the first one; an empty list for the others."""
         if self.size == 1:
             return [value]
         values: list[Any] | None = [None] * self.size if self.is_first else None
@@ -87,19 +87,19 @@ class Team:
         return values or []
 
     def all_gather_in_order(self, pieces: Sequence[tuple[int, T]]) -> list[T]:
-        """The pieces of work of all processes, each of which comes with its number, by their numbers."""
+        """The numbered pieces of all processes, sorted by number."""
         return [piece for _, piece in sorted(self.all_gather(pieces), key=lambda numbered: numbered[0])]
 
     def sendable(self, value: Any) -> Any:
-        """A tensor, or losses, as they can travel to other processes; where there are none, no device is waited for."""
+        """A tensor or losses on the CPU, ready to travel; unchanged for one process, to save a synchronisation."""
         return value if self.size == 1 else value.to("cpu")
 
     def all_gather_rows(self, tensor: Tensor) -> Tensor:
-        """The rows of all processes, those of the first one first; all must have as many."""
+        """The rows of all processes, by rank; all must have equally many."""
         if self.size == 1:
             return tensor
         rows = tensor.new_empty(self.size * len(tensor), *tensor.shape[1:])
-        gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # the name before torch 2.13
+        gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # its name before torch 2.13
         gather(rows, tensor.contiguous())
         return rows
 
@@ -109,44 +109,44 @@ ALONE = Team()
 
 @contextmanager
 def joined_team(device: torch.device) -> Iterator[Team]:
-    """The processes that torchrun has started; a team of one without it."""
+    """The team of all processes that torchrun started; a team of one without it."""
     if not is_launched():
         yield ALONE
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    # A dimension of size 1 may have any stride, and DDP warns of all but one.
+    # A dimension of size 1 may have any stride, but DDP warns about most.
     warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
     try:
-        with meeting():
+        with connecting():
             dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
             control = dist.new_group(backend="gloo", timeout=PATIENCE)
         yield Team(dist.get_rank(), dist.get_world_size(), control)
     except RuntimeError as error:
-        if is_about_others(error):
+        if is_lost_connection(error):
             ignore_signals()
             raise LostProcessError(num_launched(), str(error)) from error
         raise
-    # Where this process has failed it leaves the group by ending: the others hear of it after it has spoken.
+    # A process that failed leaves the group by exiting, after it has reported why.
     dist.destroy_process_group()
 
 
 class LostProcessError(ArdmError):
-    """Another process has ended before its work was done."""
+    """Another process ended before the work was done."""
 
     def __init__(self, num_processes: int, reason: str) -> None:
         super().__init__(
             f"another of the {num_processes} processes has ended or cannot be reached, and the rest cannot go on "
-            f"without it ({_in_short(reason)}); a training goes on from its last checkpoint with --resume"
+            f"without it ({_first_sentence(reason)}); resume a training from its last checkpoint with --resume"
         )
 
 
-def _in_short(reason: str) -> str:
-    """The first sentence, without the place in a library's sources that begins it."""
+def _first_sentence(reason: str) -> str:
+    """The first sentence, without the source location that libraries put before it."""
     first = re.sub(r"^\[[^\]]*\.(cc|cpp|h):\d+\]\s*", "", reason.strip().splitlines()[0])
     return re.split(r"[.!] ", first)[0].rstrip(".")
 
 
-def is_about_others(error: RuntimeError) -> bool:
-    """Whether an error says that another process cannot be reached."""
+def is_lost_connection(error: RuntimeError) -> bool:
+    """Whether an error means that another process cannot be reached."""
     return isinstance(error, dist.DistError) or "gloo" in str(error).lower()

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ardm.runtime.fsdp import piece_like, whole
+from ardm.runtime.fsdp import shard_like, whole
 from ardm.runtime.team import ALONE, Team
 
 NEWTON_SCHULZ = (
@@ -69,7 +69,7 @@ class Muon(torch.optim.Optimizer):
         updates = orthogonalise_together(nesterov.view(-1, rows, columns), self._team).view_as(nesterov)
         torch._foreach_mul_(params, 1 - lr * weight_decay)
         scale = max(1.0, rows / columns) ** 0.5
-        pieces = [piece_like(update, p) for update, p in zip(updates.to(params[0].dtype), params, strict=True)]
+        pieces = [shard_like(update, p) for update, p in zip(updates.to(params[0].dtype), params, strict=True)]
         torch._foreach_add_(params, pieces, alpha=-lr * scale)
 
 

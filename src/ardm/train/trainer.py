@@ -34,7 +34,7 @@ from ardm.objective import Losses, StepLoss, joined, sample_step_loss
 from ardm.orders import NAMED_ORDERS, random_orders, random_strand_ranks, ranks
 from ardm.profile import Profile
 from ardm.runtime.device import Runtime
-from ardm.runtime.fsdp import set_gradient_sync, gathered, shard_like, shard_weights, whole
+from ardm.runtime.fsdp import gathered, set_gradient_sync, shard_like, shard_weights, whole
 from ardm.runtime.team import Team
 from ardm.train.metrics import Metrics
 from ardm.train.optim import Muon, is_hidden_matrix

@@ -29,15 +29,16 @@ from ardm.apps.demo.tables import seconds_text
 from ardm.apps.report.pieces import figure, heat_map, marked, section, shaded
 from ardm.apps.rivals.rival import OneByOne
 from ardm.checkpoint import save_model
-from ardm.cli.compress import boxed_suffixes
 from ardm.cli.main import main
 from ardm.compression.restorer import Restorer
+from ardm.compression.sources import BUNDLED_SUFFIXES
 from ardm.data.alphabet import BYTES, Alphabet
 from ardm.data.sound_files import write_wav
 from ardm.errors import UsageError
 from ardm.orders import random_stage_orders
+from ardm.planner import plan
 from ardm.sample import sample_items
-from ardm.schedule import full_schedule, plan
+from ardm.schedule import full_schedule
 
 KINDS = {"images": "upscaled-colour", "text": "text", "audio": "sound"}
 IMAGE, OTHER, TEXT, SOUND = "a<b>&.png", "grey.png", "c.txt", "d.wav"
@@ -52,8 +53,8 @@ SECTIONS = [
 
 
 @contextmanager
-def boxed(folder: Path, kinds: dict[str, str]):
-    """A box with tiny models."""
+def bundling(folder: Path, kinds: dict[str, str]):
+    """Bundles tiny models, which a folder holds."""
     folder.mkdir()
     for name, kind in kinds.items():
         save_model(folder / f"{name}.model", with_profile(tiny_exact(kind)))
@@ -63,10 +64,10 @@ def boxed(folder: Path, kinds: dict[str, str]):
 
 
 @pytest.fixture
-def box(tmp_path):
-    """A box with a model for each medium."""
-    with boxed(tmp_path / "box", KINDS):
-        yield tmp_path / "box"
+def bundled(tmp_path):
+    """A folder of bundled models, one for each medium."""
+    with bundling(tmp_path / "bundled", KINDS):
+        yield tmp_path / "bundled"
 
 
 @cache
@@ -103,7 +104,7 @@ def examples(tmp_path):
 def done(tmp_path_factory):
     """A folder in which everything was done once, and what the screen showed."""
     root = tmp_path_factory.mktemp("demo")
-    with boxed(root / "box", KINDS), pytest.MonkeyPatch.context() as patch:
+    with bundling(root / "bundled", KINDS), pytest.MonkeyPatch.context() as patch:
         said = io.StringIO(), io.StringIO()
         patch.setattr("sys.stdout", said[0])
         patch.setattr("sys.stderr", said[1])
@@ -228,7 +229,7 @@ def test_the_screen_tells_what_is_done(done):
         assert re.search(rf"^ +\d+ s  {line}", err, re.MULTILINE)
 
 
-def test_json(box, examples, tmp_path, capsys):
+def test_json(bundled, examples, tmp_path, capsys):
     assert main(["demo", "-o", str(tmp_path / "out"), "--examples", str(examples), "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     assert Path(values["report"]).is_file()
@@ -238,22 +239,22 @@ def test_json(box, examples, tmp_path, capsys):
     assert first["codecs"][0]["bits_per_variable"] == 8 * size / (11 * 19 * 3)
 
 
-def test_json_has_what_is_missing(box, examples, tmp_path, monkeypatch, capsys):
+def test_json_has_what_is_missing(bundled, examples, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    (box / "text.model").unlink()
+    (bundled / "text.model").unlink()
     assert main(["demo", "-o", str(tmp_path / "out"), "--examples", str(examples), "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     assert [note for note in values["notes"] if note.startswith("JPEG XL")] == [
         "JPEG XL (cjxl -d 0 -e 9 -E 3 -I 100): not installed: apt-get install libjxl-tools"
     ]
-    assert values["left_out"] == ["text left out: the box has no model of this name"]
+    assert values["left_out"] == ["text left out: there is no bundled model of this name"]
 
 
-def test_a_report_is_replaced_only_by_force(box, examples, tmp_path, capsys):
+def test_a_report_is_replaced_only_by_force(bundled, examples, tmp_path, capsys):
     arguments = ["demo", "-o", str(tmp_path), "--examples", str(examples)]
     (tmp_path / "report.html").write_text("mine")
-    (box / "audio.model").unlink()
-    (box / "images.model").unlink()
+    (bundled / "audio.model").unlink()
+    (bundled / "images.model").unlink()
     assert fails(capsys, arguments)[0] == 2
     assert (tmp_path / "report.html").read_text() == "mine"
     assert main([*arguments, "--force"]) == 0
@@ -264,32 +265,35 @@ def test_an_empty_box_is_told_in_one_line(tmp_path, examples, monkeypatch, capsy
     monkeypatch.setattr(pretrained, "FOLDER", tmp_path)
     status, line = fails(capsys, ["demo", "-o", str(tmp_path / "out"), "--examples", str(examples)])
     assert status == 1
-    assert "no models in the box" in line
+    assert "no bundled models" in line
     assert not (tmp_path / "out").exists()
 
 
-def test_a_medium_without_a_model_or_a_file_is_left_out_and_named(box, examples, tmp_path, capsys):
-    (box / "images.model").unlink()
+def test_a_medium_without_a_model_or_a_file_is_left_out_and_named(bundled, examples, tmp_path, capsys):
+    (bundled / "images.model").unlink()
     (examples / SOUND).unlink()
     assert main(["demo", "-o", str(tmp_path / "out"), "--examples", str(examples)]) == 0
     err = capsys.readouterr().err
     reader = Reader((tmp_path / "out" / "report.html").read_text())
-    for line in ("images left out: the box has no model of this name", f"audio left out: no file for it in {examples}"):
+    for line in (
+        "images left out: there is no bundled model of this name",
+        f"audio left out: no file for it in {examples}",
+    ):
         assert line in err
         assert line in reader.text
     assert "Sounds" not in reader.titles
     assert "Gaps filled" in reader.titles
 
 
-def test_missing_examples(box, tmp_path, monkeypatch, capsys):
+def test_missing_examples(bundled, tmp_path, monkeypatch, capsys):
     out = ["-o", str(tmp_path / "out")]
     status, line = fails(capsys, ["demo", *out, "--examples", str(tmp_path / "no")])
     assert (status, "is no folder" in line) == (2, True)
     (tmp_path / "empty").mkdir()
     status, line = fails(capsys, ["demo", *out, "--examples", str(tmp_path / "empty")])
-    assert (status, "holds no file for the models in the box (audio, images, text)" in line) == (1, True)
+    assert (status, "holds no file for the bundled models (audio, images, text)" in line) == (1, True)
     monkeypatch.setattr(
-        "ardm.apps.demo.exhibits.__file__", str(tmp_path / "lib/python3/site-packages/ardm/demo/exhibits.py")
+        "ardm.apps.demo.exhibits.__file__", str(tmp_path / "lib/python3/site-packages/ardm/apps/demo/exhibits.py")
     )
     with pytest.raises(UsageError, match="--examples FOLDER"):
         find_examples(None)
@@ -297,11 +301,11 @@ def test_missing_examples(box, tmp_path, monkeypatch, capsys):
 
 def test_the_repository_has_examples_for_all_models():
     folder = find_examples(None)
-    for suffixes in boxed_suffixes().values():
+    for suffixes in BUNDLED_SUFFIXES.values():
         assert any(path.suffix in suffixes for path in folder.iterdir())
 
 
-def test_files_that_do_not_fit_are_refused(box, examples, tmp_path, capsys):
+def test_files_that_do_not_fit_are_refused(bundled, examples, tmp_path, capsys):
     arguments = ["demo", "-o", str(tmp_path / "out"), "--examples", str(examples)]
     (examples / "e.txt").write_text("a" * 70_000)
     assert "e.txt has 70,000 values, and the demonstration takes up to 65,536" in fails(capsys, arguments)[1]
@@ -314,23 +318,23 @@ def test_files_that_do_not_fit_are_refused(box, examples, tmp_path, capsys):
     assert "e.wav is stereo" in fails(capsys, arguments)[1]
 
 
-def test_what_is_not_restored_is_an_error(box, examples, tmp_path, capsys, monkeypatch):
+def test_what_is_not_restored_is_an_error(bundled, examples, tmp_path, capsys, monkeypatch):
     class Forgetful(Restorer):
         def restore(self, sources, entries=()):
             outcome = super().restore(sources, entries)
             Path(outcome.done[0].output).write_text("something else")
             return outcome
 
-    (box / "images.model").unlink()
+    (bundled / "images.model").unlink()
     monkeypatch.setattr(coding, "Restorer", Forgetful)
     assert main(["demo", "-o", str(tmp_path / "out"), "--examples", str(examples)]) == 1
     assert f"is not what {examples / TEXT} holds" in capsys.readouterr().err
     assert not (tmp_path / "out" / "report.html").exists()
 
 
-def test_codecs_that_are_not_installed_are_named(box, examples, tmp_path, capsys, monkeypatch):
+def test_codecs_that_are_not_installed_are_named(bundled, examples, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(OneByOne, "is_available", lambda self: False)
-    (box / "images.model").unlink()
+    (bundled / "images.model").unlink()
     assert main(["demo", "-o", str(tmp_path / "out"), "--examples", str(examples)]) == 0
     captured = capsys.readouterr()
     assert captured.err.count("zlib (level 9, raw deflate): not installed") == 1
@@ -340,10 +344,10 @@ def test_codecs_that_are_not_installed_are_named(box, examples, tmp_path, capsys
 
 
 def test_a_model_without_a_profile(tmp_path, examples, capsys):
-    (tmp_path / "box").mkdir()
-    save_model(tmp_path / "box" / "text.model", tiny_exact("text"))
+    (tmp_path / "bundled").mkdir()
+    save_model(tmp_path / "bundled" / "text.model", tiny_exact("text"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pretrained, "FOLDER", tmp_path / "box")
+        patch.setattr(pretrained, "FOLDER", tmp_path / "bundled")
         assert main(["demo", "-o", str(tmp_path / "out"), "--examples", str(examples)]) == 0
     assert "its losses have not been measured" in Reader((tmp_path / "out" / "report.html").read_text()).text
 
@@ -351,15 +355,15 @@ def test_a_model_without_a_profile(tmp_path, examples, capsys):
 @pytest.mark.parametrize("kind", ["bytes", "staged"])
 def test_other_models_of_text_and_files_that_are_stored(kind, tmp_path, examples, capsys):
     (examples / TEXT).write_text("aaaaa bbbbb " * 20)
-    with boxed(tmp_path / "box", {"text": kind}):
+    with bundling(tmp_path / "bundled", {"text": kind}):
         assert main(["demo", "-o", str(tmp_path / "out"), "--examples", str(examples)]) == 0
     assert "ardm, stored" in capsys.readouterr().out
     titles = Reader((tmp_path / "out" / "report.html").read_text()).titles
     assert titles == [SECTIONS[0], *SECTIONS[2:4], SECTIONS[5]]
 
 
-def test_what_is_known_stays_in_fillings(box, examples):
-    exhibits = find_exhibition(examples, {name: boxed_suffixes()[name] for name in KINDS}).exhibits
+def test_what_is_known_stays_in_fillings(bundled, examples):
+    exhibits = find_exhibition(examples, {name: BUNDLED_SUFFIXES[name] for name in KINDS}).exhibits
     filled = fill_images(exhibits[0], 5, 2, 0) + fill_texts(exhibits[1], 5, 2, 0)
     assert [one.name for one in filled] == [IMAGE, TEXT]  # a grey image is none for a model of colours
     for one in filled:
@@ -393,7 +397,7 @@ def test_missing_words():
     assert missing_words("a") == "0:1"
 
 
-def test_totals_are_of_codecs_that_took_all_files(box, examples):
+def test_totals_are_of_codecs_that_took_all_files(bundled, examples):
     def coded(*names):
         rows = [Row(codec=n, num_bytes=10, num_variables=20, encode_seconds=1.0, decode_seconds=2.0) for n in names]
         return coding.CodedExample(example=example, rows=rows, notes=[], is_stored=False)

@@ -1,4 +1,4 @@
-"""What there is to show: the models in the box, and for each of them the files to show it with."""
+"""What there is to show: the bundled models, and for each of them the files to show it with."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from ardm.codec.format.fields import SoundFields
 from ardm.errors import CheckpointError, DataError, UsageError
 from ardm.media import medium_of
 from ardm.media.contents import Content
-from ardm.pretrained import box
+from ardm.pretrained import bundled_models
 from ardm.schedule import Schedule
 
 MAX_VARIABLES = 2**16
@@ -29,7 +29,7 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Exhibit:
-    """A model in the box and its files."""
+    """A bundled model and its files."""
 
     name: str
     num_bytes: int
@@ -67,7 +67,7 @@ class Exhibition:
 
 def find_examples(folder: Path | None) -> Path:
     """The folder of files to show: the given one, or that of the repository which this package lies in."""
-    found = folder or Path(__file__).parents[3] / "examples"
+    found = folder or Path(__file__).parents[4] / "examples"
     if found.is_dir():
         return found
     if folder is not None:
@@ -79,29 +79,29 @@ def find_examples(folder: Path | None) -> Path:
 
 
 def find_exhibition(folder: Path, suffixes: Mapping[str, Collection[str]], device: str | None = None) -> Exhibition:
-    """The models in the box, loaded, with the files of a folder that end as each of them wants.
+    """The bundled models, loaded, with the files of a folder that end as each of them wants.
 
-    `suffixes` names the models to look for. A CheckpointError where the box has none of them, a DataError where the
+    `suffixes` names the models to look for. A CheckpointError where none of them is there, a DataError where the
     folder has no file for those that it has, or one that is too large.
     """
-    boxed = {name: path for name, path in box().items() if name in suffixes}
-    if not boxed:
-        raise CheckpointError("there is nothing to show: this version has no models in the box (`ardm models`)")
+    bundled = {name: path for name, path in bundled_models().items() if name in suffixes}
+    if not bundled:
+        raise CheckpointError("there is nothing to show: this version has no bundled models (`ardm models`)")
     files = {name: _files(folder, suffixes[name]) for name in suffixes}
-    shown = [name for name in suffixes if name in boxed and files[name]]
+    shown = [name for name in suffixes if name in bundled and files[name]]
     if not shown:
-        raise DataError(f"{folder} holds no file for the models in the box ({', '.join(boxed)})")
-    shelf = load_shelf([boxed[name] for name in shown], device)
+        raise DataError(f"{folder} holds no file for the bundled models ({', '.join(bundled)})")
+    shelf = load_shelf([bundled[name] for name in shown], device)
     exhibits = [
         Exhibit(
             name=name,
-            num_bytes=boxed[name].stat().st_size,
+            num_bytes=bundled[name].stat().st_size,
             served=served,
             examples=[_example(served, path) for path in files[name]],
         )
         for name, served in zip(shown, shelf.models.values(), strict=True)
     ]
-    left_out = [_why(name, name in boxed, folder) for name in suffixes if name not in shown]
+    left_out = [_why(name, name in bundled, folder) for name in suffixes if name not in shown]
     return Exhibition(exhibits=exhibits, left_out=left_out)
 
 
@@ -125,4 +125,6 @@ def _example(served: LoadedModel, path: Path) -> Example:
 
 
 def _why(name: str, has_model: bool, folder: Path) -> str:
-    return f"{name} left out: " + (f"no file for it in {folder}" if has_model else "the box has no model of this name")
+    return f"{name} left out: " + (
+        f"no file for it in {folder}" if has_model else "there is no bundled model of this name"
+    )
