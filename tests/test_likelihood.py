@@ -322,7 +322,7 @@ def test_bound_says_what_it_is(generator):
     case, calls = CASES["oa-2"](), []
     items = torch.tensor(case.items())
     result = bound(case.model, items, generator, num_passes=2, batch_size=3, on_batch=calls.append)
-    assert result.estimator == "bound over random orders, stratified steps, 2 pass(es)"
+    assert result.estimator == "bound over random orders, stratified steps, 2 passes"
     assert sum(calls) == 16
     assert max(calls) == 3
 
@@ -369,7 +369,7 @@ def test_items_that_cannot_be_scored(x, text, generator):
         ("oa-2", full_schedule(3, num_stages=2), r"2 stage\(s\) of 3 steps; the model has 1 of 3"),
         ("base2-4-data", full_schedule(3), r"1 stage\(s\) of 3 steps; the model has 2 of 3"),
         ("base2-4-data", full_schedule(2, num_stages=2), "must reach the last variable"),
-        ("base2-4-data", full_schedule(3, num_stages=2, first_step=1), "scored on whole items only"),
+        ("base2-4-data", full_schedule(3, num_stages=2, first_step=1), "scores whole items only"),
     ],
 )
 def test_schedules_that_do_not_fit(name, schedule, text):

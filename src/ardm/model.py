@@ -1,4 +1,4 @@
-"""A model: a network, the items it is made for, and how its outputs become probabilities."""
+"""A model: a network, the shape of its items, and how its outputs become probabilities."""
 
 import math
 from typing import Protocol, runtime_checkable
@@ -10,6 +10,12 @@ from torch import Tensor, nn
 from ardm.distributions import ChildDistribution
 from ardm.parametrizations import Parametrization
 
+Values = Int[Tensor, "B *shape"]
+Mask = Bool[Tensor, "B *shape"]
+PerItem = Int[Tensor, "B"]
+Where = Int[Tensor, "B N"]
+Outputs = Float[Tensor, "B *shape O"]
+
 
 class Network(Protocol):
     """theta = f(i, m, s, t): O outputs for every variable from what is revealed so far.
@@ -19,26 +25,15 @@ class Network(Protocol):
     A network may ignore the mask, the stage or the step.
     """
 
-    def __call__(
-        self,
-        inputs: Int[Tensor, "B *shape"],
-        mask: Bool[Tensor, "B *shape"],
-        stage: Int[Tensor, "B"],
-        t: Int[Tensor, "B"],
-    ) -> Float[Tensor, "B *shape O"]: ...
+    def __call__(self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem) -> Outputs: ...
 
 
 @runtime_checkable
 class SelectiveNetwork(Protocol):
-    """A network that can end with the variables that are wanted, which costs less than all of them."""
+    """A network that can compute the outputs of a few variables for less than those of all."""
 
     def outputs_at(
-        self,
-        inputs: Int[Tensor, "B *shape"],
-        mask: Bool[Tensor, "B *shape"],
-        stage: Int[Tensor, "B"],
-        t: Int[Tensor, "B"],
-        where: Int[Tensor, "B N"],
+        self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem, where: Where
     ) -> Float[Tensor, "B N O"]:
         """The outputs of N variables of each item."""
 
@@ -46,9 +41,13 @@ class SelectiveNetwork(Protocol):
 class ARDM(nn.Module):
     """An autoregressive diffusion model over items of D variables.
 
-    `shape` is the shape of an item for the network alone; everywhere else an item is a row of D variables. A
-    network that takes other shapes may serve in several models, which share its weights.
-    `depth` tells its classes and stages (`depth.num_classes`), `num_variables` is D.
+    Only the network sees items in their `shape`; everywhere else an item is a row of D = `num_variables` variables.
+    A network that takes several shapes may serve several models, which then share its weights.
+    `depth` holds the classes and stages (`depth.num_classes`).
+
+    >>> import ardm
+    >>> model = ardm.load("text").model
+    >>> model.num_stages, model.num_variables, model.num_classes
     """
 
     def __init__(self, network: nn.Module, parametrization: Parametrization, shape: tuple[int, ...]) -> None:
@@ -61,12 +60,12 @@ class ARDM(nn.Module):
 
     @property
     def num_classes(self) -> int:
-        """K."""
+        """The number of data classes K."""
         return self.depth.num_classes
 
     @property
     def num_stages(self) -> int:
-        """S: 1 for order-agnostic models."""
+        """The number of stages S; 1 for order-agnostic models."""
         return self.depth.num_stages
 
     def outputs(
@@ -83,7 +82,7 @@ class ARDM(nn.Module):
         return outputs if outputs.dtype.itemsize >= 4 else outputs.float()
 
     def _network_outputs(
-        self, inputs: Tensor, mask: Tensor, stage: Tensor, t: Tensor, where: Tensor | None
+        self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem, where: Where | None
     ) -> Float[Tensor, "B M O"]:
         if where is not None and isinstance(self.network, SelectiveNetwork):
             return self.network.outputs_at(inputs, mask, stage, t, where)
@@ -100,8 +99,7 @@ class ARDM(nn.Module):
         child: Int[Tensor, "B D"],
     ) -> Float[Tensor, "B D"]:
         """log p(child | inputs) in nats of every variable, revealed ones included. One call."""
-        outputs = self.outputs(inputs, mask, stage, t)
-        return self.parametrization.log_prob(outputs, parent, child, stage)
+        return self.parametrization.log_prob(self.outputs(inputs, mask, stage, t), parent, child, stage)
 
     def predict(
         self,
@@ -111,9 +109,9 @@ class ARDM(nn.Module):
         t: int,
         where: Int[Tensor, "B N"],
     ) -> ChildDistribution:
-        """The distributions of N variables of each item at a stage and a step, the same for all items. One call.
+        """The distributions of N variables of each item, at one stage and step for all items. One call.
 
-        Whole numbers, and not tensors that would have to be asked for theirs: the device need not be waited for.
+        Stage and step are Python integers: reading them from tensors would wait for the device.
         """
         stages, steps = (torch.full(inputs.shape[:1], number, device=inputs.device) for number in (stage, t))
         outputs = self.outputs(inputs, mask, stages, steps, where)
@@ -121,5 +119,5 @@ class ARDM(nn.Module):
 
 
 def rows_at(x: Float[Tensor, "B D C"], where: Int[Tensor, "B N"]) -> Float[Tensor, "B N C"]:
-    """The rows of some variables of each item."""
+    """The rows of N variables of each item."""
     return x.gather(1, where[..., None].expand(-1, -1, x.shape[-1]))

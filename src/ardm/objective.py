@@ -1,4 +1,4 @@
-"""The training objective: one step of the bound for each item (Alg. 2 and 4), and the profile of its steps.
+"""The training objective: one step of the bound for each item (Alg. 2 and 4).
 
 The bound over all orders is a sum over S stages and D steps,
 
@@ -12,7 +12,7 @@ revealed and at level s elsewhere. Drawing (s, t) uniformly and sigma uniformly 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -23,9 +23,8 @@ from ardm.model import ARDM
 from ardm.orders import random_orders, revealed
 
 
-@dataclass(frozen=True, kw_only=True)
-class Corrupted:
-    """Items as the network sees them at a stage and a step, with what is to be predicted."""
+class Corrupted(NamedTuple):
+    """Items as the network sees them at a stage and a step, with their targets: the arguments of `ARDM.forward`."""
 
     inputs: Int[Tensor, "B D"]
     mask: Bool[Tensor, "B D"]
@@ -45,14 +44,13 @@ def corrupt(
     """The input i = m x^(s+1) + (1 - m) x^(s) of Alg. 4 and its targets; `rank` is the order's inverse."""
     mask = revealed(rank, t)
     parent, child = depth.at_level(x, stage), depth.at_level(x, stage + 1)
-    inputs = torch.where(mask, child, parent)
-    return Corrupted(inputs=inputs, mask=mask, stage=stage, t=t, parent=parent, child=child)
+    return Corrupted(torch.where(mask, child, parent), mask, stage, t, parent, child)
 
 
 def stratified_steps(num_items: int, num_steps: int, generator: torch.Generator) -> Int[Tensor, "B"]:
-    """One step in 0..num_steps-1 for each item: uniform for each, spread evenly over all of them.
+    """One step in 0..num_steps-1 for each item: uniform for each, spread evenly over the items.
 
-    Item i falls in a random one of `num_items` equal strata, uniformly within it.
+    Every item falls uniformly into one of `num_items` equal strata, which are dealt out at random.
     """
     strata = torch.randperm(num_items, generator=generator, device=generator.device)
     jitter = torch.rand(num_items, generator=generator, device=generator.device, dtype=torch.float64)
@@ -62,12 +60,12 @@ def stratified_steps(num_items: int, num_steps: int, generator: torch.Generator)
 
 @dataclass(frozen=True, kw_only=True)
 class Losses:
-    """What training minimises, for each item."""
+    """The losses that training minimises, for each item."""
 
     bits_per_dim: Float[Tensor, "B"]
-    """An unbiased estimate of the bound for each variable; of an ARDM S L_{s,t}, in bits."""
+    """An unbiased estimate of the bound in bits per dimension; S L_{s,t} for an ARDM."""
     cross_entropy: Float[Tensor, "B"]
-    """The authors' CE term: the sum over masked variables, in bits, over D."""
+    """The authors' CE term: the bits of all masked variables together, divided by D."""
 
     def map(self: "L", function: Callable[[Tensor], Tensor]) -> "L":
         """The losses with a function applied to each tensor."""
@@ -82,14 +80,14 @@ L = TypeVar("L", bound=Losses)
 
 
 def joined(parts: Sequence[L]) -> L:
-    """The losses of several batches as those of one, without their gradients."""
+    """The losses of several batches in one, detached from their gradients."""
     kind = type(parts[0])
     return kind(**{f.name: torch.cat([getattr(part, f.name) for part in parts]).detach() for f in fields(kind)})
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepLoss(Losses):
-    """The estimate of one step for each item."""
+    """The losses of one step for each item."""
 
     stage: Int[Tensor, "B"]
     t: Int[Tensor, "B"]
@@ -100,8 +98,7 @@ class StepLoss(Losses):
 def step_loss(model: ARDM, corrupted: Corrupted) -> StepLoss:
     """L_{s,t} of each item from one call of the network."""
     c = corrupted
-    log_probs = model(c.inputs, c.mask, c.stage, c.t, c.parent, c.child)
-    total = -log_probs.masked_fill(c.mask, 0.0).sum(dim=1)
+    total = -model(*c).masked_fill(c.mask, 0.0).sum(dim=1)
     num_variables = c.inputs.shape[1]
     nats = total / (num_variables - c.t)
     return StepLoss(
@@ -118,8 +115,8 @@ def sample_step_loss(
 ) -> StepLoss:
     """Alg. 2 and 4: a stratified (stage, step) and a uniform order for each item, then its loss.
 
-    With ranks the items are masked in their orders. What they lose then, on average over all that is hidden, is no
-    bound of anything, but a network that learns it gets better at these orders.
+    Given ranks replace the uniform orders. The loss, a mean over all hidden variables, is then no bound, but a network
+    trained on it gets better at these orders.
     """
     return step_loss(model, sample_corruption(model.depth, x, generator, rank))
 
@@ -127,7 +124,7 @@ def sample_step_loss(
 def sample_corruption(
     depth: DepthMap, x: Int[Tensor, "B D"], generator: torch.Generator, rank: Int[Tensor, "B D"] | None = None
 ) -> Corrupted:
-    """The random part of Alg. 2 and 4: stage, step and, unless its inverse is given, order of each item."""
+    """Items corrupted as in Alg. 2 and 4: random stages, steps and, unless ranks are given, orders."""
     num_items, num_variables = x.shape
     steps = stratified_steps(num_items, depth.num_stages * num_variables, generator)
     stage, t = steps // num_variables, steps % num_variables

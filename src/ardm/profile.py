@@ -1,4 +1,4 @@
-"""Noisy loss profiles made monotone, as the planner wants them.
+"""Loss profiles: the bits of each step as they are measured, and made monotone for the planner.
 
 The expected loss components do not increase with the step: a variable is no harder to predict when more is known
 (the paper's monotonicity). Measured ones are noisy, and a planner that takes noise for structure promises bits it
@@ -29,15 +29,19 @@ Method = Literal["sort", "isotonic", "smooth"]
 STIFFNESSES = 10.0 ** np.arange(0, 11.5, 0.5)
 """Penalties tried on second differences, relative to the mean weight of a loss; the last bends over ~600 steps."""
 MIN_STEPS_TO_SMOOTH = 8
-"""With fewer visited steps than this there is nothing to choose a penalty from; the fit is isotonic."""
-
+"""With fewer visited steps than this, too few to choose a penalty from, the fit is isotonic."""
 FIXED_POINT = 2.0**32
-"""Units of a bit in which losses are summed."""
+"""Fixed-point units per bit in which losses are summed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """The loss components L_{s,t} in bits and the number of observations behind each (0: not visited)."""
+    """The loss components L_{s,t} in bits and the number of observations behind each (0: not visited).
+
+    >>> from ardm.profile import Profile
+    >>> Profile.empty(num_stages=1, num_variables=2).observed_bits().tolist()
+    [[nan, nan]]
+    """
 
     bits: Float[Tensor, "S D"]
     counts: Int[Tensor, "S D"]
@@ -58,8 +62,8 @@ class Profile:
     def updated(self, loss: StepLoss, momentum: float | None = None) -> "Profile":
         """The profile with a batch of step losses added.
 
-        With a momentum each visited component moves to the batch's mean as an exponential moving average (the
-        first visit sets it); without, every observation counts alike.
+        With a momentum each visited component is an exponential moving average of batch means, set by its first
+        visit; without, every observation counts alike.
         """
         new, hits = self._batch_means(loss)
         counts = self.counts + hits
@@ -86,11 +90,15 @@ class Profile:
 
 
 def monotone(losses: LossArray, counts: Counts | None = None, method: Method = "sort") -> LossArray:
-    """The losses made non-increasing in each stage; same shape.
+    """The losses made non-increasing in each stage, in the same shape.
 
-    Fits are weighted by `counts`, the observations behind each loss. LossArray that are NaN or have count 0 were
+    Fits are weighted by `counts`, the observations behind each loss. Losses that are NaN or have count 0 were
     never visited: "smooth" bridges them and holds its fit constant beyond the ends; the other methods interpolate
     linearly between visited neighbours, constant beyond the ends ("sort" before sorting, "isotonic" after fitting).
+
+    >>> import ardm, numpy as np
+    >>> ardm.monotone(np.array([5.0, 2.0, 3.0]), method="isotonic").tolist()
+    [5.0, 2.5, 2.5]
     """
     profile = as_stages(losses)
     weights = np.ones_like(profile) if counts is None else as_stages(counts)
@@ -111,17 +119,17 @@ def monotone(losses: LossArray, counts: Counts | None = None, method: Method = "
 
 def as_stages(values: LossArray | Counts) -> Float[np.ndarray, "S D"]:
     """A float64 copy with a row for each stage."""
-    stages = np.array(values, dtype=np.float64, order="C", ndmin=2)  # one memory layout, compiled once
+    stages = np.array(values, dtype=np.float64, order="C", ndmin=2)  # numba compiles anew for other layouts
     if stages.ndim != 2 or stages.size == 0:
         raise ValueError(f"expected shape (D,) or (S, D), got {np.shape(values)}; give each stage a row")
     return stages
 
 
 def check_losses(profile: Float[np.ndarray, "S D"]) -> Float[np.ndarray, "S D"]:
-    """The same losses, or a ValueError where one is not a finite number of bits."""
+    """The losses themselves, or a ValueError unless all of them are finite and not negative."""
     if not (np.isfinite(profile) & (profile >= 0)).all():
-        came = f"{profile.min()} to {profile.max()}"
-        raise ValueError(f"losses must be finite and not negative, got {came}; monotone() fills NaN")
+        interval = f"{profile.min()} to {profile.max()}"
+        raise ValueError(f"losses must be finite and not negative, got {interval}; monotone() fills NaN")
     return profile
 
 
@@ -166,12 +174,12 @@ def _smooth_fit(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     errors = [_validation_error(values, weights, stiffness) for stiffness in stiffnesses]
     fitted = whittaker(values, weights, float(stiffnesses[np.argmin(errors)]))
     first, last = np.flatnonzero(visited)[[0, -1]]
-    within = np.clip(np.arange(values.size), first, last)  # constant beyond the ends, where a line would run away
+    within = np.clip(np.arange(values.size), first, last)  # constant beyond the ends: a line would leave the range
     return np.sort(fitted[within].clip(values[visited].min(), values[visited].max()))[::-1]
 
 
 def _validation_error(values: np.ndarray, weights: np.ndarray, stiffness: float) -> float:
-    """The squared error at every other visited step of a fit to the rest, and the other way round."""
+    """The squared error of two-fold cross-validation: fits to every other visited step, scored at the others."""
     odd = np.cumsum(weights > 0) % 2 == 1
     error = 0.0
     for held_out in (odd, ~odd):
@@ -225,5 +233,5 @@ def _penalty_row(row, size):
 
 
 def stretch(losses: Float[np.ndarray, "S D"], num_steps: int) -> Float[np.ndarray, "S steps"]:
-    """Monotone losses for items of another size: those at the same share of revealed variables."""
+    """Monotone losses of items of another size, read off at equal shares of revealed variables."""
     return losses[:, np.arange(num_steps) * losses.shape[1] // num_steps]

@@ -125,7 +125,7 @@ def test_a_score_is_the_mean_over_orders(name, generator):
     estimate = score(model, x, generator, num_passes=200, batch_size=16, on_batch=seen.append)
     assert estimate.is_exact is not model.is_permuted
     assert estimate.estimator == (
-        "mean over random orders, 200 pass(es)" if model.is_permuted else "exact, left to right"
+        "mean over random orders, 200 passes" if model.is_permuted else "exact, left to right"
     )
     assert estimate.bits_per_dim == pytest.approx(mean, abs=0.01 if model.is_permuted else 1e-6)
     assert seen == [16, 16, 8] * (200 if model.is_permuted else 1)
@@ -463,7 +463,7 @@ def test_what_makes_no_sense_is_refused(generator):
         Autoregressive(network, DataParametrization(BaseDepthMap(CLASSES, 2)), (LENGTH,))
     with pytest.raises(ValueError, match="a shape of at least one variable"):
         Autoregressive(network, data, ())
-    with pytest.raises(ValueError, match="needs a causal network; Transformer is none"):
+    with pytest.raises(ValueError, match="needs a causal network; Transformer is not one"):
         Autoregressive(Transformer(OURS, num_values=6, num_outputs=5), data, (LENGTH,))
     with pytest.raises(ValueError, match="the kernel must be 1, got 3"):
         OATransformer(replace(OURS, kernel=3), num_values=6, num_outputs=5)

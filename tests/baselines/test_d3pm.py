@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ardm.baselines.d3pm import D3PM, bound, bound_all_steps, from_ardm, sample_chain
 from ardm.baselines.noise import (
     CHECKPOINT_EVERY,
-    LEAST_LOG_LIKELIHOOD,
+    MIN_LOG_LIKELIHOOD,
     Absorbing,
     Gaussian,
     NoiseProcess,
@@ -113,7 +113,7 @@ class Oracle:
         """q(x_(t-1) | x_t = i, x_0 = k) by Bayes' rule; None if k does not become i."""
         joint = [self.marginals[t - 1][k][j] * self.steps[t - 1][j][i] for j in range(self.num_values)]
         chance = self.marginals[t][k][i]
-        return [each / chance for each in joint] if chance > math.exp(LEAST_LOG_LIKELIHOOD) else None
+        return [each / chance for each in joint] if chance > math.exp(MIN_LOG_LIKELIHOOD) else None
 
     def is_reached(self, i: int, t: int) -> bool:
         return any(self.posterior(k, i, t) is not None for k in range(self.K))
@@ -332,17 +332,17 @@ def test_gaussian_variances_add_up_to_the_same(num_steps):
 
 def test_the_network_sees_what_that_of_an_ardm_sees():
     process = Absorbing(5, 10, mask_value=2)
-    seen = process.seen(torch.tensor([[0, 5, 4], [5, 5, 5], [1, 2, 3]]), torch.tensor([3, 10, 1]))
+    seen = process.network_inputs(torch.tensor([[0, 5, 4], [5, 5, 5], [1, 2, 3]]), torch.tensor([3, 10, 1]))
     assert seen.inputs.tolist() == [[0, 2, 4], [2, 2, 2], [1, 2, 3]]
     assert seen.mask.tolist() == [[True, False, True], [False] * 3, [True] * 3]
     assert seen.t.tolist() == [2, 0, 3]
-    assert Absorbing(5, 10).seen(torch.tensor([[5, 1]]), torch.tensor([1])).inputs.tolist() == [[5, 1]]
+    assert Absorbing(5, 10).network_inputs(torch.tensor([[5, 1]]), torch.tensor([1])).inputs.tolist() == [[5, 1]]
 
 
 @pytest.mark.parametrize("name", ["uniform", "gaussian"])
 def test_the_network_is_told_the_noise_level(name):
     xt = torch.zeros(5, 20, dtype=torch.int64)
-    seen = build(name, 3, 8).seen(xt, torch.tensor([0, 1, 3, 7, 8]))
+    seen = build(name, 3, 8).network_inputs(xt, torch.tensor([0, 1, 3, 7, 8]))
     assert seen.mask.all()
     assert seen.t.tolist() == [19, 18, 12, 2, 0]
 
@@ -468,7 +468,7 @@ def test_estimates_count_their_calls(generator):
     items, calls = torch.zeros(7, 2, dtype=torch.int64), []
     result = bound(model, items, generator, num_passes=3, batch_size=4, on_batch=calls.append)
     assert calls == [4, 3] * 3
-    assert result.estimator == "bound of 4 steps of diffusion, stratified, 3 pass(es)"
+    assert result.estimator == "bound of 4 steps of diffusion, stratified, 3 passes"
     calls.clear()
     result = bound_all_steps(model, items, generator, batch_size=4, on_batch=calls.append)
     assert calls == [4] * 4 + [3] * 4

@@ -224,7 +224,7 @@ def test_eval_scores_an_ardm_as_a_d3pm(runs, capsys):
         for steps in (2, 1000):
             flags = ["--diffusion-steps", str(steps), "--passes", "8", "--json"]
             record = json.loads(output(capsys, ["eval", str(runs / name), str(runs / "text.txt"), *flags]))
-            assert record["estimator"] == f"bound of {steps} steps of diffusion, stratified, 8 pass(es)"
+            assert record["estimator"] == f"bound of {steps} steps of diffusion, stratified, 8 passes"
             bits[name, steps] = record["bits_per_dim"]
     assert len({*bits.values()}) == 4
     assert all(value > 1 for value in bits.values())

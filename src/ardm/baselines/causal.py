@@ -3,8 +3,8 @@
     -log p(x | order) = sum over d = 0..D-1 of -log p(x_order[d] | x_order[0], ..., x_order[d-1])
 
 Left to right the order is 0, 1, ..., D-1, and the sum is exact. A permuted network takes any order and learns the mean
-over all of them, as an order-agnostic ARDM does, with one difference: it is causal, so that it knows each variable
-only by what came before it in the order.
+over all of them, as an order-agnostic ARDM does, with one difference: it is causal, so that it predicts each variable
+only from those before it in the order.
 
 Notation beyond that of `orders`: place d of an order is its d-th variable. The token at place d is the value at place
 d-1; the first one is a start value, the depth map's absorbing value.
@@ -19,7 +19,16 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ardm.likelihood import ALONE, Estimate, Processes, check_items, mean_bits
+from ardm.likelihood import (
+    ALONE,
+    Estimate,
+    OnBatch,
+    Processes,
+    check_items,
+    evaluate_batches,
+    mean_bits,
+    passes_in_words,
+)
 from ardm.objective import Losses
 from ardm.orders import check_orders, random_orders
 from ardm.parametrizations import Parametrization
@@ -30,23 +39,24 @@ class CausalNetwork(Protocol):
     """Outputs for every place of an order from the tokens at this place and before."""
 
     is_permuted: bool
-    """Whether it takes any order; one that does not may ignore the order, which is then 0, 1, ..., D-1."""
+    """Whether it takes any order; one that does not is always given 0, 1, ..., D-1 and may ignore it."""
 
     def __call__(self, tokens: Int[Tensor, "B D"], order: Int[Tensor, "B D"]) -> Float[Tensor, "B D O"]: ...
 
 
 @runtime_checkable
 class IncrementalNetwork(Protocol):
-    """A network that can go from place to place, left to right, without looking at all places again."""
+    """A network that can go from place to place, left to right, without evaluating the earlier ones again."""
 
     def incremental(self) -> Callable[[Int[Tensor, "B"]], Float[Tensor, "B O"]]:
-        """A function that is given the tokens of one place after the other and returns the outputs there."""
+        """A function to call with the tokens of each place in turn; it returns the outputs there."""
 
 
 class Autoregressive(nn.Module):
-    """A causal network and how its outputs become probabilities.
+    """A causal network and how its outputs become probabilities. Items are rows of D variables.
 
-    Items are rows of D variables, `shape` tells what they are. `depth` tells the classes.
+    >>> from ardm import config, presets
+    >>> run = presets.text8_paper()
     """
 
     num_stages: ClassVar[int] = 1
@@ -54,7 +64,7 @@ class Autoregressive(nn.Module):
     def __init__(self, network: nn.Module, parametrization: Parametrization, shape: tuple[int, ...]) -> None:
         super().__init__()
         if not isinstance(network, CausalNetwork):
-            raise ValueError(f"an autoregressive model needs a causal network; {type(network).__name__} is none")
+            raise ValueError(f"an autoregressive model needs a causal network; {type(network).__name__} is not one")
         if parametrization.depth.num_stages != 1:
             raise ValueError(f"an autoregressive model has one stage, got {parametrization.depth.num_stages}")
         if not shape or min(shape) < 1:
@@ -67,17 +77,17 @@ class Autoregressive(nn.Module):
 
     @property
     def num_classes(self) -> int:
-        """K."""
+        """The number of data classes K."""
         return self.depth.num_classes
 
     @property
     def num_calls(self) -> int:
-        """Calls that a sample takes: D."""
+        """Calls per sample: D."""
         return self.num_variables
 
     @property
     def is_permuted(self) -> bool:
-        """Whether items may come in any order."""
+        """Whether the network takes items in any order."""
         return bool(self.network.is_permuted)
 
     def outputs(self, x: Int[Tensor, "B D"], order: Int[Tensor, "B D"]) -> Float[Tensor, "B D O"]:
@@ -94,16 +104,16 @@ class Autoregressive(nn.Module):
         return self.parametrization.log_prob(self.outputs(x, order), parent, x.gather(1, order), stage)
 
     def bits(self, x: Int[Tensor, "B D"], order: Int[Tensor, "B D"] | None = None) -> Float[Tensor, "B"]:
-        """-log2 p(x | order) of each item, in bits, exact; left to right without orders."""
+        """-log2 p(x | order) of each item in bits, exact; left to right unless orders are given."""
         check_items(x, self.num_variables, self.num_classes)
         if order is not None:
             self._check_order(order, len(x))
         return self._bits(x, left_to_right(x) if order is None else order)
 
     def losses(self, x: Int[Tensor, "B D"], generator: torch.Generator) -> Losses:
-        """Bits for each variable of each item, from one call. They are a cross-entropy themselves: there is no other.
+        """Bits per dimension of each item, from one call; the cross-entropy term of ARDMs is 0.
 
-        A permuted network meets each item in a fresh uniform order.
+        A permuted network takes each item in a fresh uniform order.
         """
         bits = self._bits(x, self.draw_orders(len(x), generator)) / self.num_variables
         return Losses(bits_per_dim=bits, cross_entropy=torch.zeros_like(bits))
@@ -136,35 +146,32 @@ def score(
     *,
     num_passes: int = 1,
     batch_size: int = 64,
-    on_batch: Callable[[int], None] = lambda num_items: None,
+    on_batch: OnBatch = lambda num_items: None,
     team: Processes = ALONE,
 ) -> Estimate:
-    """Bits for each variable: exact from left to right, else an unbiased estimate of the mean over random orders.
+    """Mean bits per dimension: exact left to right, else an unbiased estimate of the mean over random orders.
 
-    In each pass every item meets one order. Left to right there is nothing to draw, and one pass is all. A team shares
-    the batches out, and each of its processes has the result.
+    In each pass every item meets one order; left to right there is one order and hence one pass. The processes of a
+    team share the batches, and each of them returns the result.
     """
-    check_items(x, model.num_variables, model.num_classes)
-    if num_passes < 1:
-        raise ValueError(f"a score needs at least one pass, got {num_passes}")
+    check_items(x, model.num_variables, model.num_classes, num_passes)
     num_passes = num_passes if model.is_permuted else 1
-    batches = [rows for _ in range(num_passes) for rows in torch.arange(len(x), device=x.device).split(batch_size)]
-    own: list[tuple[int, Tensor]] = []
-    for number, rows in enumerate(batches):
-        order = model.draw_orders(len(rows), generator)  # all processes draw alike
-        if team.has(number):
-            bits = model.bits(x[rows], order if model.is_permuted else None).double()
-            own.append((number, team.sendable(bits)))
-        on_batch(len(rows))
-    bits = torch.cat(team.all_gather_in_order(own)).view(num_passes, len(x)).mean(0).to(x.device)
-    estimator = f"mean over random orders, {num_passes} pass(es)" if model.is_permuted else "exact, left to right"
+    batches = (
+        (items, model.draw_orders(len(items), generator) if model.is_permuted else None)
+        for _ in range(num_passes)
+        for items in x.split(batch_size)
+    )
+    scores = evaluate_batches(batches, lambda batch: model.bits(*batch).double(), on_batch, team)
+    bits = torch.cat(scores).view(num_passes, len(x)).mean(0).to(x.device)
+    passes = passes_in_words(num_passes)
+    estimator = f"mean over random orders, {passes}" if model.is_permuted else "exact, left to right"
     return mean_bits(bits, model.num_variables, estimator, is_exact=not model.is_permuted)
 
 
 def sample(
     model: Autoregressive, num_items: int, generator: torch.Generator, *, temperature: float = 1.0
 ) -> Int[Tensor, "B D"]:
-    """Items drawn in D calls, in an order of `draw_orders`; exact at temperature 1."""
+    """Items drawn in D calls, in orders from `draw_orders`; exact at temperature 1."""
     *_, last = sample_chain(model, num_items, generator, temperature=temperature)
     return last
 
@@ -190,7 +197,7 @@ def sample_chain(
 def _next_outputs(
     model: Autoregressive, order: Int[Tensor, "B D"]
 ) -> Callable[[Int[Tensor, "B D"], int], Float[Tensor, "B O"]]:
-    """A function from items of which the places before d are drawn, and d = 0, 1, ..., to the outputs at place d."""
+    """A function from items whose places before d are drawn, and d = 0, 1, ..., to the outputs at place d."""
     if not isinstance(model.network, IncrementalNetwork):
         return lambda x, d: model.outputs(x, order)[:, d]
     outputs_at = model.network.incremental()

@@ -8,16 +8,16 @@ The bound is a sum over the steps of a noise process (notation as in `noise`),
 of which L_1 is the reconstruction -log p(x_0 | x_1). Drawing t uniformly and weighing by T is unbiased.
 
 A network may put out p(x_0 | x_t), or only what the other variables tell of x_0: then its probabilities are weighted
-by q(x_t | x_0), as in Eq. 4 of Austin et al. (their code leaves the weights out at t = 1). This is the same for the
-absorbing process. For the others it spares the network what is known about the noise: one that puts out nothing but
-zeros then begins near log2 K bits for each variable, and far above otherwise, as errors of a step count T times.
+by q(x_t | x_0), as in Eq. 4 of Austin et al. (their code leaves the weights out at t = 1). The absorbing process needs
+no weights. Elsewhere they spare the network from learning the known noise: with outputs of zero it then begins near
+log2 K bits per dimension, and far above otherwise, as errors of a step count T times.
 
 The absorbing process with T -> infinity is an order-agnostic ARDM (App. B of the ARDM paper): variables that are
 revealed in the same step are independent given the others, and the chance to meet in a step falls as 1 / T.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import ClassVar
 
 import torch
@@ -26,7 +26,17 @@ from torch import Tensor, nn
 
 from ardm.baselines.noise import Absorbing, NoiseProcess
 from ardm.distributions import sample_categorical
-from ardm.likelihood import ALONE, Estimate, Processes, check_items, mean_bits, stratified_half_width
+from ardm.likelihood import (
+    ALONE,
+    Estimate,
+    OnBatch,
+    Processes,
+    check_items,
+    evaluate_batches,
+    mean_bits,
+    passes_in_words,
+    stratified_half_width,
+)
 from ardm.model import ARDM
 from ardm.objective import Losses, stratified_steps
 from ardm.parametrizations import DataParametrization
@@ -35,12 +45,12 @@ from ardm.parametrizations import DataParametrization
 class D3PM(nn.Module):
     """A network that predicts the data from noisy items, and the process that made them noisy.
 
-    `network` has the interface of `model.Network` with K outputs, logits of x_0; `process.seen` says what it is
-    shown. Items are rows of D variables, which the network takes in their `shape`. If the model is `weighted`, the
-    network's probabilities are multiplied by q(x_t | x_0) and normalised.
+    `network` has the interface of `model.Network` with K outputs, logits of x_0, for `process.network_inputs`. Items
+    are rows of D variables, which the network takes in their `shape`. If the model is `weighted`, the network's
+    probabilities are multiplied by q(x_t | x_0) and normalised.
 
-    Many networks take no step t. With `num_levels` above 1 the network is told the noise level in their place, as the
-    stage of an upscale model: it must have that many stages.
+    Many networks ignore the step t. With `num_levels` above 1 the noise level takes the place of an upscale model's
+    stage: the network must have that many stages.
     """
 
     num_stages: ClassVar[int] = 1
@@ -66,16 +76,16 @@ class D3PM(nn.Module):
 
     @property
     def num_classes(self) -> int:
-        """K."""
+        """The number of data classes K."""
         return self.process.num_classes
 
     @property
     def num_calls(self) -> int:
-        """Calls that a sample takes: T."""
+        """Calls per sample: T."""
         return self.process.num_steps
 
     def with_steps(self, num_steps: int) -> "D3PM":
-        """The same network with the absorbing process in another number of steps."""
+        """The network with the absorbing process in another number of steps."""
         if not isinstance(self.process, Absorbing):
             raise ValueError("only a D3PM with the absorbing process can change its number of steps")
         process = self.process.with_steps(num_steps)
@@ -90,9 +100,9 @@ class D3PM(nn.Module):
 
     def _logits(self, xt: Int[Tensor, "B D"], step: Int[Tensor, "B"]) -> Float[Tensor, "B D K"]:
         """The network's outputs in float32 (float64 if it computes so)."""
-        seen, shape = self.process.seen(xt, step), (-1, *self.shape)
+        (inputs, mask, t), shape = self.process.network_inputs(xt, step), (-1, *self.shape)
         stage = (step - 1) * self.num_levels // self.process.num_steps
-        logits: Tensor = self.network(seen.inputs.view(shape), seen.mask.view(shape), stage, seen.t).flatten(1, -2)
+        logits: Tensor = self.network(inputs.view(shape), mask.view(shape), stage, t).flatten(1, -2)
         if logits.shape[-1] != self.process.num_classes:
             raise ValueError(f"expected {self.process.num_classes} logits for each variable, got {logits.shape[-1]}")
         return logits if logits.dtype.itemsize >= 4 else logits.float()
@@ -107,14 +117,11 @@ class D3PM(nn.Module):
 
     def losses(self, x: Int[Tensor, "B D"], generator: torch.Generator) -> Losses:
         """An unbiased estimate of each item's bound, and its cross-entropy; steps are stratified over the batch."""
-        return self.losses_at(x, 1 + stratified_steps(len(x), self.process.num_steps, generator), generator)
-
-    def losses_at(self, x: Int[Tensor, "B D"], step: Int[Tensor, "B"], generator: torch.Generator) -> Losses:
-        """The same from given steps."""
+        step = 1 + stratified_steps(len(x), self.process.num_steps, generator)
         return self.losses_of(x, self.process.sample(x, step, generator), step)
 
     def losses_of(self, x: Int[Tensor, "B D"], xt: Int[Tensor, "B D"], step: Int[Tensor, "B"]) -> Losses:
-        """The same from given noise. The cross-entropy is that of the variables that the noise has left unknown."""
+        """Losses of given noisy items. The cross-entropy is that of the variables whose class the noise hides."""
         log_x0 = self(xt, step)
         step_nats = self.process.step_nats(log_x0, x, xt, step).sum(1)
         nats = self.process.num_steps * step_nats + self.prior_nats(x)
@@ -139,33 +146,29 @@ def bound(
     *,
     num_passes: int = 1,
     batch_size: int = 64,
-    on_batch: Callable[[int], None] = lambda num_items: None,
+    on_batch: OnBatch = lambda num_items: None,
     team: Processes = ALONE,
 ) -> Estimate:
     """An unbiased estimate of the bound: in each pass every item meets one step, stratified over the items.
 
-    The interval counts only the spread that stratification leaves. A team shares the batches out, and each of its
-    processes has the result.
+    The interval counts only the spread that stratification leaves. The processes of a team share the batches, and
+    each of them returns the result.
     """
-    check_items(x, model.num_variables, model.num_classes)
-    if num_passes < 1:
-        raise ValueError(f"the bound needs at least one pass, got {num_passes}")
+    check_items(x, model.num_variables, model.num_classes, num_passes)
     steps = torch.stack([1 + stratified_steps(len(x), model.process.num_steps, generator) for _ in range(num_passes)])
-    places = torch.arange(num_passes * len(x), device=x.device).view(num_passes, len(x))
-    own: list[tuple[int, Tensor]] = []
-    for number, place in enumerate(batch for row in places for batch in row.split(batch_size)):
-        rows, step = place % len(x), steps.flatten()[place]
-        xt = model.process.sample(x[rows], step, generator)  # all processes draw alike
-        if team.has(number):
-            own.append((number, team.sendable(model.losses_of(x[rows], xt, step).bits_per_dim.double())))
-        on_batch(len(rows))
-    bits = torch.cat(team.all_gather_in_order(own)).view(num_passes, len(x)).to(x.device)
+    batches = (
+        (items, model.process.sample(items, step, generator), step)
+        for row in steps
+        for items, step in zip(x.split(batch_size), row.split(batch_size), strict=True)
+    )
+    losses = evaluate_batches(batches, lambda batch: model.losses_of(*batch).bits_per_dim.double(), on_batch, team)
+    bits = torch.cat(losses).view(num_passes, len(x)).to(x.device)
     return Estimate(
         bits_per_dim=bits.mean().item(),
         half_width=stratified_half_width(bits, steps),
         num_items=len(x),
         is_exact=False,
-        estimator=f"bound of {model.process.num_steps} steps of diffusion, stratified, {num_passes} pass(es)",
+        estimator=f"bound of {model.process.num_steps} steps of diffusion, stratified, {passes_in_words(num_passes)}",
     )
 
 
@@ -176,9 +179,9 @@ def bound_all_steps(
     generator: torch.Generator,
     *,
     batch_size: int = 64,
-    on_batch: Callable[[int], None] = lambda num_calls: None,
+    on_batch: OnBatch = lambda num_calls: None,
 ) -> Estimate:
-    """An unbiased estimate of the bound from all T steps of every item, each with a draw of x_t."""
+    """An unbiased estimate of the bound from all T steps of every item, with one draw of x_t for each."""
     check_items(x, model.num_variables, model.num_classes)
     nats = []
     for items in x.split(batch_size):

@@ -1,6 +1,7 @@
 """Layers that several networks share."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+
+from ardm.model import Mask, Outputs, PerItem, Values, Where, rows_at
 
 STEP_SCALE = 1000.0
 MATRIX_UNIT = 8
@@ -42,6 +45,28 @@ def embed(table: Float[Tensor, "V C"], index: Int[Tensor, "B D"]) -> Float[Tenso
     padded = F.pad(table, (0, 0, 0, -len(table) % MATRIX_UNIT))
     one_hot = index[..., None] == torch.arange(len(padded), device=index.device)
     return one_hot.to(table.dtype) @ padded
+
+
+class PointwiseHead(nn.Module, ABC):
+    """A network whose head maps the features of a variable to its outputs, so that a few cost less than all."""
+
+    @abstractmethod
+    def features(self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem) -> Float[Tensor, "B D C"]:
+        """What the head sees of every variable."""
+
+    @abstractmethod
+    def read_out(self, features: Float[Tensor, "B N C"]) -> Float[Tensor, "B N O"]:
+        """The head: outputs from the features of variables."""
+
+    def forward(self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem) -> Outputs:
+        """Outputs for every variable."""
+        return self.read_out(self.features(inputs, mask, stage, t))
+
+    def outputs_at(
+        self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem, where: Where
+    ) -> Float[Tensor, "B N O"]:
+        """Outputs for N variables of each item."""
+        return self.read_out(rows_at(self.features(inputs, mask, stage, t), where))
 
 
 class ReadOut(nn.Linear):

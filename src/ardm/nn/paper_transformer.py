@@ -8,17 +8,17 @@ from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ardm.config import PaperTransformerConfig
-from ardm.model import rows_at
-from ardm.nn.layers import ReadOut, embed, gelu, sinusoids
+from ardm.model import Mask, PerItem, Values
+from ardm.nn.layers import PointwiseHead, ReadOut, embed, gelu, sinusoids
 
 NORM_EPSILON = 1e-6
 
 
-class PaperTransformer(nn.Module):
+class PaperTransformer(PointwiseHead):
     """A bidirectional Transformer from V input values to O outputs for every variable."""
 
     def __init__(
@@ -33,32 +33,12 @@ class PaperTransformer(nn.Module):
         self.state_embedding = nn.Parameter(torch.randn(states, config.width)) if states else None
         initialise_like_the_paper(self)
 
-    def forward(
-        self,
-        inputs: Int[Tensor, "B D"],
-        mask: Bool[Tensor, "B D"],
-        stage: Int[Tensor, "B"],
-        t: Int[Tensor, "B"],
-    ) -> Float[Tensor, "B D O"]:
-        """Outputs for every variable."""
-        outputs: Tensor = self.head(self.norm(self._body(inputs, mask, stage)))
+    def read_out(self, features: Float[Tensor, "B N C"]) -> Float[Tensor, "B N O"]:
+        outputs: Tensor = self.head(self.norm(features))
         return outputs
 
-    def outputs_at(
-        self,
-        inputs: Int[Tensor, "B D"],
-        mask: Bool[Tensor, "B D"],
-        stage: Int[Tensor, "B"],
-        t: Int[Tensor, "B"],
-        where: Int[Tensor, "B N"],
-    ) -> Float[Tensor, "B N O"]:
-        """Outputs for some variables."""
-        outputs: Tensor = self.head(self.norm(rows_at(self._body(inputs, mask, stage), where)))
-        return outputs
-
-    def _body(
-        self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], stage: Int[Tensor, "B"]
-    ) -> Float[Tensor, "B D C"]:
+    def features(self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem) -> Float[Tensor, "B D C"]:
+        """The last block's output for every variable."""
         x = embed(self.embedding, inputs)
         x = x + sinusoids(torch.arange(x.shape[1], device=x.device).float(), x.shape[2]).to(x.dtype)
         if self.state_embedding is not None:

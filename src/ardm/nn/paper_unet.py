@@ -14,10 +14,11 @@ initialisation (a plain normal here), zero for what ends a residual branch, brin
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ardm.config import PaperUNetConfig
+from ardm.model import Mask, Outputs, PerItem, Values
 from ardm.nn.layers import StepEmbedding, embed, initialise, linear
 
 NORM_EPSILON = 1e-6
@@ -47,13 +48,7 @@ class PaperUNet(nn.Module):
         self.norm = group_norm(width, groups)
         self.head = convolution(width, num_channels * num_outputs, 3, zero=True)
 
-    def forward(
-        self,
-        inputs: Int[Tensor, "B H W C"],
-        mask: Bool[Tensor, "B H W C"],
-        stage: Int[Tensor, "B"],
-        t: Int[Tensor, "B"],
-    ) -> Float[Tensor, "B H W C O"]:
+    def forward(self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem) -> Outputs:
         """Outputs for every sub-pixel."""
         x = self.input(inputs, mask, stage)
         step = self.step(stage, t, inputs[0].numel())
@@ -94,18 +89,14 @@ class ImageInput(nn.Module):
         self.embedding = nn.Parameter(torch.randn(num_values, quarter) * quarter**-0.5)
         self.projection = linear(num_channels * quarter, quarter, bias=True)
 
-    def forward(
-        self, inputs: Int[Tensor, "B H W C"], mask: Bool[Tensor, "B H W C"], stage: Int[Tensor, "B"]
-    ) -> Float[Tensor, "B F H W"]:
+    def forward(self, inputs: Values, mask: Mask, stage: PerItem) -> Float[Tensor, "B F H W"]:
         """The features, each pixel's side by side in memory."""
         planes = self._planes(inputs, mask, stage).permute(0, 3, 1, 2)
         rows = embed(self.embedding, inputs.flatten(1))  # (B, H W C, F/4)
         embedded = self.projection(rows.view(*inputs.shape[:3], -1)).permute(0, 3, 1, 2)
         return torch.cat((self.convolution(planes), embedded), dim=1)
 
-    def _planes(
-        self, inputs: Int[Tensor, "B H W C"], mask: Bool[Tensor, "B H W C"], stage: Int[Tensor, "B"]
-    ) -> Float[Tensor, "B H W P"]:
+    def _planes(self, inputs: Values, mask: Mask, stage: PerItem) -> Float[Tensor, "B H W P"]:
         values = inputs.to(self.embedding.dtype) / self.num_values - 0.5
         if self.num_stages == 1:
             return torch.cat((values * mask, mask), dim=-1)

@@ -17,15 +17,15 @@ import math
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ardm.config import PaperWaveNetConfig
-from ardm.model import rows_at
-from ardm.nn.layers import StepEmbedding, full_precision, linear
+from ardm.model import Mask, PerItem, Values
+from ardm.nn.layers import PointwiseHead, StepEmbedding, full_precision, linear
 
 
-class PaperWaveNet(nn.Module):
+class PaperWaveNet(PointwiseHead):
     """A WaveNet from V input values to O outputs for every sample of a clip of any length."""
 
     def __init__(self, config: PaperWaveNetConfig, *, num_values: int, num_outputs: int, num_stages: int = 1) -> None:
@@ -36,30 +36,7 @@ class PaperWaveNet(nn.Module):
         self.last = he_linear(config.width, config.width)
         self.head = linear(config.width, num_outputs, bias=True, zero=True)
 
-    def forward(
-        self,
-        inputs: Int[Tensor, "B D"],
-        mask: Bool[Tensor, "B D"],
-        stage: Int[Tensor, "B"],
-        t: Int[Tensor, "B"],
-    ) -> Float[Tensor, "B D O"]:
-        """Outputs for every sample."""
-        return self._end(self._skips(inputs, mask, stage, t))
-
-    def outputs_at(
-        self,
-        inputs: Int[Tensor, "B D"],
-        mask: Bool[Tensor, "B D"],
-        stage: Int[Tensor, "B"],
-        t: Int[Tensor, "B"],
-        where: Int[Tensor, "B N"],
-    ) -> Float[Tensor, "B N O"]:
-        """Outputs for some samples."""
-        return self._end(rows_at(self._skips(inputs, mask, stage, t), where))
-
-    def _skips(
-        self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], stage: Int[Tensor, "B"], t: Int[Tensor, "B"]
-    ) -> Float[Tensor, "B D F"]:
+    def features(self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem) -> Float[Tensor, "B D F"]:
         """The sum of all skips."""
         x = F.relu(self.input(inputs, mask, stage))
         step = self.step(stage, t, inputs.shape[1])
@@ -69,8 +46,8 @@ class PaperWaveNet(nn.Module):
             total = total + skip
         return total
 
-    def _end(self, skips: Float[Tensor, "B N F"]) -> Float[Tensor, "B N O"]:
-        return full_precision(self.head, F.relu(self.last(skips / math.sqrt(len(self.blocks)))))
+    def read_out(self, features: Float[Tensor, "B N F"]) -> Float[Tensor, "B N O"]:
+        return full_precision(self.head, F.relu(self.last(features / math.sqrt(len(self.blocks)))))
 
 
 class AudioInput(nn.Module):
@@ -94,9 +71,7 @@ class AudioInput(nn.Module):
         nn.init.normal_(self.embedding.weight, std=quarter**-0.5)
         self.projection = linear(quarter, quarter, bias=True)
 
-    def forward(
-        self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], stage: Int[Tensor, "B"]
-    ) -> Float[Tensor, "B D F"]:
+    def forward(self, inputs: Values, mask: Mask, stage: PerItem) -> Float[Tensor, "B D F"]:
         """The features."""
         return self.joined(full_precision(self.convolution, self.planes(inputs, mask, stage)), inputs)
 
@@ -104,9 +79,7 @@ class AudioInput(nn.Module):
         """The convolution's features, then the embedding's."""
         return torch.cat((features, self.projection(self.embedding(inputs)).to(features.dtype)), dim=-1)
 
-    def planes(
-        self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], stage: Int[Tensor, "B"]
-    ) -> Float[Tensor, "B D P"]:
+    def planes(self, inputs: Values, mask: Mask, stage: PerItem) -> Float[Tensor, "B D P"]:
         """What the convolution sees of every sample."""
         values = inputs.to(self.embedding.weight.dtype) * (2 / self.num_values) - 1
         if self.num_stages == 1:

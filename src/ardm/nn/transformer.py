@@ -9,15 +9,15 @@ its own, the mask: both follow from the input.
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ardm.config import TransformerConfig
-from ardm.model import rows_at
-from ardm.nn.layers import ReadOut, embed, linear, rms_norm
+from ardm.model import Mask, PerItem, Values
+from ardm.nn.layers import PointwiseHead, ReadOut, embed, linear, rms_norm
 
 
-class Transformer(nn.Module):
+class Transformer(PointwiseHead):
     """A bidirectional Transformer from V input values to O outputs for every variable."""
 
     def __init__(self, config: TransformerConfig, *, num_values: int, num_outputs: int, num_stages: int = 1) -> None:
@@ -32,32 +32,12 @@ class Transformer(nn.Module):
         nn.init.zeros_(self.head.bias)
         self.head_width = config.head_width
 
-    def forward(
-        self,
-        inputs: Int[Tensor, "B D"],
-        mask: Bool[Tensor, "B D"],
-        stage: Int[Tensor, "B"],
-        t: Int[Tensor, "B"],
-    ) -> Float[Tensor, "B D O"]:
-        """Outputs for every variable."""
-        outputs: Tensor = self.head(rms_norm(self._body(inputs, mask, stage)))
+    def read_out(self, features: Float[Tensor, "B N C"]) -> Float[Tensor, "B N O"]:
+        outputs: Tensor = self.head(rms_norm(features))
         return outputs
 
-    def outputs_at(
-        self,
-        inputs: Int[Tensor, "B D"],
-        mask: Bool[Tensor, "B D"],
-        stage: Int[Tensor, "B"],
-        t: Int[Tensor, "B"],
-        where: Int[Tensor, "B N"],
-    ) -> Float[Tensor, "B N O"]:
-        """Outputs for some variables."""
-        outputs: Tensor = self.head(rms_norm(rows_at(self._body(inputs, mask, stage), where)))
-        return outputs
-
-    def _body(
-        self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], stage: Int[Tensor, "B"]
-    ) -> Float[Tensor, "B D C"]:
+    def features(self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem) -> Float[Tensor, "B D C"]:
+        """The last block's output for every variable."""
         x = embed(self.embedding, inputs)
         if self.state_embedding is not None:
             x = x + embed(self.state_embedding, 2 * stage[:, None] + mask)

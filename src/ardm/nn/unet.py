@@ -12,11 +12,11 @@ import math
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int, Num
+from jaxtyping import Float, Num
 from torch import Tensor, nn
 
 from ardm.config import UNetConfig
-from ardm.model import rows_at
+from ardm.model import Mask, Outputs, PerItem, Values, Where, rows_at
 from ardm.nn.layers import full_precision, linear, relu_of, rms_norm
 
 
@@ -52,24 +52,13 @@ class UNet(nn.Module):
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
-    def forward(
-        self,
-        inputs: Int[Tensor, "B *shape"],
-        mask: Bool[Tensor, "B *shape"],
-        stage: Int[Tensor, "B"],
-        t: Int[Tensor, "B"],
-    ) -> Float[Tensor, "B *shape O"]:
+    def forward(self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem) -> Outputs:
         """Outputs for every variable."""
         outputs = self._end(self._pixels(inputs, mask, stage))  # (B, H, W, C, O)
         return outputs if self.takes_images else outputs[:, 0, :, 0]
 
     def outputs_at(
-        self,
-        inputs: Int[Tensor, "B *shape"],
-        mask: Bool[Tensor, "B *shape"],
-        stage: Int[Tensor, "B"],
-        t: Int[Tensor, "B"],
-        where: Int[Tensor, "B N"],
+        self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem, where: Where
     ) -> Float[Tensor, "B N O"]:
         """Outputs for some variables, of whose pixels all sub-pixels are computed."""
         pixels = self._pixels(inputs, mask, stage).flatten(1, 2)
@@ -79,9 +68,7 @@ class UNet(nn.Module):
         channel = (where % self.num_channels)[..., None, None].expand(-1, -1, 1, outputs.shape[-1])
         return outputs.gather(2, channel)[:, :, 0]
 
-    def _pixels(
-        self, inputs: Int[Tensor, "B *shape"], mask: Bool[Tensor, "B *shape"], stage: Int[Tensor, "B"]
-    ) -> Float[Tensor, "B H W F"]:
+    def _pixels(self, inputs: Values, mask: Mask, stage: PerItem) -> Float[Tensor, "B H W F"]:
         """What the head sees of every pixel; sound has one row of them."""
         if self.takes_images:
             return self._body(inputs, mask, stage)
@@ -93,9 +80,7 @@ class UNet(nn.Module):
         outputs = self.head(last) if self.takes_images else full_precision(self.head, last)
         return outputs.unflatten(-1, (self.num_channels, -1))
 
-    def _body(
-        self, inputs: Int[Tensor, "B H W C"], mask: Bool[Tensor, "B H W C"], stage: Int[Tensor, "B"]
-    ) -> Float[Tensor, "B H W F"]:
+    def _body(self, inputs: Values, mask: Mask, stage: PerItem) -> Float[Tensor, "B H W F"]:
         height, width = inputs.shape[1:3]
         rows, columns = (factor ** (self.num_levels - 1) for factor in self.fold)
         x = pad_to_multiple(self.embedding(inputs, mask, stage), rows, columns)
@@ -148,9 +133,7 @@ class SubPixelEmbedding(nn.Module):
         num_features = self.features.shape[1] + 2 * num_stages
         self.weight = nn.Parameter(torch.randn(width, num_channels * num_features) * (num_channels * 4) ** -0.5)
 
-    def forward(
-        self, inputs: Int[Tensor, "B H W C"], mask: Bool[Tensor, "B H W C"], stage: Int[Tensor, "B"]
-    ) -> Float[Tensor, "B H W width"]:
+    def forward(self, inputs: Values, mask: Mask, stage: PerItem) -> Float[Tensor, "B H W width"]:
         """The channels of every pixel."""
         features = self.features[inputs]
         if self.num_stages == 1:
