@@ -7,9 +7,9 @@ import pytest
 from PIL import Image
 
 from ardm.data.folders import split_folder
-from ardm.data.images import load_image_folder
+from ardm.data.images import load_images
 from ardm.data.sound_files import write_wav
-from ardm.data.sounds import load_audio_folder
+from ardm.data.sounds import load_sounds
 from ardm.data.text import load_own_text
 from ardm.errors import DataError
 
@@ -68,5 +68,5 @@ def test_the_folder_that_one_is_in_has_a_title(tmp_path, monkeypatch):
     for i in range(3):
         write_wav(Path(f"{i}.wav"), np.zeros(4, np.int16), 8000)
         Image.fromarray(np.zeros((4, 4), np.uint8)).save(f"{i}.png")
-    corpora = [load_audio_folder(Path()), load_image_folder(Path(), 1), load_own_text(Path(), "bytes")]
+    corpora = [load_sounds(Path()), load_images(Path(), 1), load_own_text(Path(), "bytes")]
     assert [corpus.title for corpus in corpora] == [tmp_path.name] * 3

@@ -14,7 +14,7 @@ from PIL import Image
 
 from ardm.cli.main import main
 from ardm.data.cifar10 import MD5, load_cifar10
-from ardm.data.images import ImageCorpus, ImageSampler, augment, load_image_folder, load_images, parse_size, read_image
+from ardm.data.images import ImageCorpus, ImageSampler, augment, load_images, parse_size, read_image
 from ardm.errors import DataError, UsageError
 
 RANDOM = np.random.default_rng(0)
@@ -48,8 +48,9 @@ def test_crops_come_from_every_place_alike(generator):
     for crop in crops.numpy().astype(np.uint8):
         places[crop.tobytes()] += 1  # a KeyError for a crop that is none
     assert 800 < min(places.values()) <= max(places.values()) < 1200
-    with pytest.raises(DataError, match="no image is as large as an item of 5 x 5"):
-        ImageSampler(images, (5, 5, 3), torch.device("cpu"))
+    corpus = ImageCorpus(title="t", train=images, valid=[], test=[])
+    with pytest.raises(DataError, match="t: no image of the train split is as large as 5 x 5; use larger images"):
+        corpus.sampler((5, 5, 3), torch.device("cpu"))
 
 
 def augmented(image: np.ndarray, augmentation: str, generator: torch.Generator) -> np.ndarray:
@@ -287,27 +288,27 @@ def test_a_folder_is_split_by_name(tmp_path):
     (tmp_path / "sub").mkdir()
     for i in range(45):
         save(tmp_path / ("sub" if i % 2 else ".") / f"{i}.png", random_image(4, 4), "RGB")
-    corpus = load_image_folder(tmp_path, 3)
+    corpus = load_images(tmp_path, 3)
     assert [len(corpus.split(s)) for s in ("train", "valid", "test", "all")] == [41, 2, 2, 45]
-    assert corpus.fingerprint == load_image_folder(tmp_path, 3).fingerprint
+    assert corpus.fingerprint == load_images(tmp_path, 3).fingerprint
     with pytest.raises(DataError, match="has 0 images"):
         (tmp_path / "empty").mkdir()
-        load_image_folder(tmp_path / "empty", 3)
+        load_images(tmp_path / "empty", 3)
     with pytest.raises(DataError, match="there is no folder"):
-        load_image_folder(tmp_path / "none", 3)
+        load_images(tmp_path / "none", 3)
     with pytest.raises(DataError, match="0.png is a file; a folder of images is needed, give the one that holds it"):
-        load_image_folder(tmp_path / "0.png", 3)
+        load_images(tmp_path / "0.png", 3)
 
 
 def test_a_small_folder_is_scored_but_not_trained_on(tmp_path):
     pixels = random_image(4, 5)
     save(tmp_path / "one.png", pixels, "RGB")
     (tmp_path / "._one.png").write_bytes(b"what macOS keeps")
-    corpus = load_images(tmp_path, 3)
+    corpus = load_images(tmp_path, 3, to_score=True)
     assert np.array_equal(corpus.items("all", (4, 5, 3)), pixels.reshape(1, -1))
     assert np.array_equal(corpus.items("test", (4, 5, 3)), pixels.reshape(1, -1))
     with pytest.raises(DataError, match="has 1 images; at least 3 are needed, one for each split"):
-        load_image_folder(tmp_path, 3)
+        load_images(tmp_path, 3)
 
 
 def write_cifar10(root: Path, monkeypatch, version: str) -> np.ndarray:
@@ -379,7 +380,7 @@ def test_the_real_cifar10():
 
 def test_one_image_is_all_test(tmp_path):
     pixels = random_image(4, 5)
-    corpus = load_images(save(tmp_path / "one.png", pixels, "RGB"), 3)
+    corpus = load_images(save(tmp_path / "one.png", pixels, "RGB"), 3, to_score=True)
     assert np.array_equal(corpus.items("all", (4, 5, 3)), pixels.reshape(1, -1))
     assert np.array_equal(corpus.items("test", (4, 5, 3)), pixels.reshape(1, -1))
 

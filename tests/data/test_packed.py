@@ -16,19 +16,19 @@ import torch
 from invoke import fails, output
 from packs import CONFIGURATIONS, packed, write_data
 from test_train import CPU, assert_same_state, metrics, tiny_sharded_config, train
-from tiny import tiny_audio_config, tiny_config, tiny_image_config
+from tiny import tiny_config, tiny_image_config, tiny_sound_config
 
 from ardm.cli.bench.data import BenchData
 from ardm.config import TextData
-from ardm.data.corpus import Corpus, Items, Sampler
+from ardm.data.corpus import Corpus, Items, Sampler, WindowSampler
 from ardm.data.images import ImageCorpus
 from ardm.data.packed.corpora import PackedText
 from ardm.data.packed.description import DESCRIPTION_FILE, KINDS, check_pack, is_packed, open_pack
 from ardm.data.packed.packing import open_source, pack
 from ardm.data.packed.sampler import AHEAD, StreamSampler
 from ardm.data.packed.shards import Run, RunWriter
-from ardm.data.sounds import AudioCorpus
-from ardm.data.text import TextCorpus, TextSampler
+from ardm.data.sounds import SoundCorpus
+from ardm.data.text import TextCorpus
 from ardm.errors import DataError, UnknownVersionError, UsageError
 from ardm.media import has_corpus, load_corpus
 from ardm.runtime.team import Team
@@ -47,7 +47,7 @@ def small_reads(monkeypatch):
 
 
 def in_memory(corpus: Corpus) -> bool:
-    return isinstance(corpus, TextCorpus | ImageCorpus | AudioCorpus)
+    return isinstance(corpus, TextCorpus | ImageCorpus | SoundCorpus)
 
 
 def pack_bytes(folder: Path, content: bytes, shard_bytes: int = 7) -> Path:
@@ -106,7 +106,7 @@ def test_every_place_is_equally_likely_across_shards(tmp_path, generator):
     assert len(counts) == num_places
     chi2 = ((counts - num_draws / num_places) ** 2).sum() / (num_draws / num_places)
     assert chi2 < 62  # 31 degrees of freedom: one in a thousand
-    held = TextSampler(torch.arange(36), 5, DEVICE)
+    held = WindowSampler([np.arange(36)], 5, DEVICE)
     again = torch.Generator().manual_seed(20211005)
     assert torch.equal(held.draw(num_draws, again), rows)
 
@@ -133,7 +133,7 @@ def test_runs_are_those_of_the_original_to_the_bit(medium, stop_at, tmp_path, mo
         "text": tiny_config(),
         "shards": tiny_sharded_config(),
         "images": tiny_image_config(),
-        "sound": tiny_audio_config(),
+        "sound": tiny_sound_config(),
     }[medium]
     if medium == "images":
         config = replace(config, data=replace(config.data, width=4))
@@ -285,7 +285,7 @@ def test_a_class_that_does_not_exist_is_told_when_it_is_read(tmp_path):
     for shard in folder.glob("values-*"):
         shard.write_bytes(bytes([77]) * shard.stat().st_size)
     corpus = PackedText(pack=open_pack(folder))
-    with pytest.raises(DataError, match=r"is damaged: it has a class 77 of 3; ardm data packed --root .* says in"):
+    with pytest.raises(DataError, match=r"is damaged: it has a class 77 of 3; `ardm data packed --root .* names"):
         corpus.sampler((5,), DEVICE).draw(2, torch.Generator())
     with pytest.raises(DataError, match="is damaged"):
         corpus.items("test", (5,))[:]
@@ -349,7 +349,7 @@ def test_usage_of_packing(tmp_path, capsys, folder, monkeypatch):
     images = write_data("images", tmp_path / "images", monkeypatch)
     new = str(tmp_path / "new")
     cases = {
-        "--pack FOLDER is missing: of images there is nothing to fetch": ["images", "--root", str(images)],
+        "--pack FOLDER is missing; your own images can only be packed": ["images", "--root", str(images)],
         "is not empty; choose a new folder": ["images", "--root", str(images), "--pack", str(folder)],
         "would become part of the data": ["images", "--root", str(images), "--pack", str(images / "packed")],
         "--shard-mib must be positive": ["images", "--root", str(images), "--pack", new, "--shard-mib", "0"],
@@ -362,7 +362,7 @@ def test_usage_of_packing(tmp_path, capsys, folder, monkeypatch):
         assert (status, told in error) == (2, True), error
     for told, arguments in {
         "there is no folder": ["images", "--root", str(tmp_path / "none"), "--pack", new],
-        "is no packed data set; `ardm data NAME --root DIR --pack": ["packed", "--root", str(images)],
+        "is not a packed data set; `ardm data NAME --root DIR --pack": ["packed", "--root", str(images)],
         "is in colour, and this model is for grey": ["images", "--root", str(images), "--pack", new, "--channels", "1"],
     }.items():
         status, error = fails(capsys, ["data", *arguments])
@@ -421,7 +421,7 @@ def test_the_loader_is_timed(tmp_path, capsys):
     shown = output(capsys, [word for word in base if word not in ("--presets", "bytes")])
     assert "\nbytes " in shown
     assert "% waiting)" in shown
-    assert "is no packed data set" in fails(capsys, [*base, "--data", str(tmp_path / "content")])[1]
+    assert "is not a packed data set" in fails(capsys, [*base, "--data", str(tmp_path / "content")])[1]
     assert "--needed must be finite, got inf" in fails(capsys, [*base, "--needed", "inf"])[1]
     two = ["bench", "data", "--data", str(folder), "--presets", "bytes", "images"]
     assert "is a packed data set of bytes, and the preset is for images" in fails(capsys, two)[1]
@@ -461,7 +461,7 @@ def test_items_are_taken_as_from_an_array(folder):
         with pytest.raises(IndexError, match="there are 3 items"):
             items[wrong]
     assert len(items[[]]) == 0
-    with pytest.raises(IndexError, match="items are taken by their numbers, not by bool"):
+    with pytest.raises(IndexError, match="items are indexed by integers, not by bool"):
         items[[True, False, True]]
     assert items[2:][0].tolist() == items[-1].tolist() == list(range(60, 90))
     with pytest.raises(DataError, match="the valid split has 5 characters, too few for an item of 30"):

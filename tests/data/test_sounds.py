@@ -20,11 +20,9 @@ from ardm.data.corpus import Corpus, Sampler
 from ardm.data.sc09 import DIGITS, has_sc09, load_sc09
 from ardm.data.sound_files import WAV_GUID_TAIL, write_wav
 from ardm.data.sounds import (
-    AudioCorpus,
-    AudioSampler,
-    load_audio,
-    load_audio_folder,
-    read_audio,
+    SoundCorpus,
+    load_sounds,
+    read_clip,
 )
 from ardm.errors import DataError
 
@@ -40,8 +38,8 @@ def random_sound(*shape: int) -> np.ndarray:
     return RANDOM.integers(-(2**15), 2**15, shape, dtype=np.int16)
 
 
-def corpus_of(*clips: np.ndarray, pads: bool = False, rate: int = 16_000) -> AudioCorpus:
-    return AudioCorpus(title="t", train=clips, valid=[], test=[], sample_rate=rate, pads=pads)
+def corpus_of(*clips: np.ndarray, pads: bool = False, rate: int = 16_000) -> SoundCorpus:
+    return SoundCorpus(title="t", train=clips, valid=[], test=[], sample_rate=rate, pads=pads)
 
 
 def chunk(name: bytes, content: bytes) -> bytes:
@@ -69,22 +67,21 @@ def test_classes_are_samples_counted_from_the_lowest():
     assert corpus_of(samples).items("train", (2**16,)).tolist() == [list(range(2**16))]
 
 
-def plain_windows(clip: list[int], size: int, pads: bool) -> list[tuple[list[int], int]]:
-    """Each window with its number of true samples, one sample at a time."""
+def plain_windows(clip: list[int], size: int, pads: bool) -> list[list[int]]:
+    """The windows of a clip, one sample at a time."""
     if len(clip) < size:
-        return [([*clip, *[0] * (size - len(clip))], len(clip))] if pads else []
-    return [(clip[i : i + size], size) for i in range(0, len(clip) - size + 1, size)]
+        return [[*clip, *[0] * (size - len(clip))]] if pads else []
+    return [clip[i : i + size] for i in range(0, len(clip) - size + 1, size)]
 
 
 @given(st.lists(st.lists(st.integers(-(2**15), 2**15 - 1), max_size=12), max_size=5), st.integers(1, 6), st.booleans())
 def test_windows_and_padding_are_those_of_plain_python(clips, size, pads):
     corpus = corpus_of(*[sound(*clip) for clip in clips], pads=pads)
     windows = [window for clip in clips for window in plain_windows(clip, size, pads)]
-    assert corpus.lengths("train", (size,)).tolist() == [length for _, length in windows]
     if windows:
         items = corpus.items("train", (size,))
         assert items.dtype == np.uint16
-        assert items.tolist() == [[sample + 32768 for sample in window] for window, _ in windows]
+        assert items.tolist() == [[sample + 32768 for sample in window] for window in windows]
     else:
         message = f"no clip of the train split is as long as {size} samples; use longer" if clips else "has no clips"
         with pytest.raises(DataError, match=f"t: .*{message}"):
@@ -92,7 +89,7 @@ def test_windows_and_padding_are_those_of_plain_python(clips, size, pads):
 
 
 def test_a_corpus_is_one():
-    corpus = AudioCorpus(title="t", train=[sound(1, 2)], valid=[sound(3)], test=[sound(4)], sample_rate=8000)
+    corpus = SoundCorpus(title="t", train=[sound(1, 2)], valid=[sound(3)], test=[sound(4)], sample_rate=8000)
     assert isinstance(corpus, Corpus)
     assert isinstance(corpus.sampler((2,), torch.device("cpu")), Sampler)
     assert (corpus.num_classes, corpus.alphabet) == (65_536, None)
@@ -146,10 +143,8 @@ def test_an_empty_split_is_told_from_one_of_short_clips():
 
 
 def test_a_sampler_needs_a_long_clip():
-    with pytest.raises(
-        DataError, match="no clip is as long as an item of 4 samples; train with a smaller --item-length"
-    ):
-        AudioSampler([sound(1, 2, 3)], 4, torch.device("cpu"))
+    with pytest.raises(DataError, match="no clip of the train split is as long as 4 samples; use longer"):
+        corpus_of(sound(1, 2, 3)).sampler((4,), torch.device("cpu"))
 
 
 # Files
@@ -159,7 +154,7 @@ def test_a_sampler_needs_a_long_clip():
 def test_what_is_written_is_read(tmp_path_factory, samples, rate):
     path = tmp_path_factory.getbasetemp() / "round.wav"
     write_wav(path, sound(*samples), rate)
-    clip = read_audio(path)
+    clip = read_clip(path)
     assert (clip.samples.tolist(), clip.rate, clip.num_channels) == (samples, rate, 1)
     assert clip.samples.dtype == np.int16
 
@@ -179,7 +174,7 @@ def test_what_others_write_is_read(tmp_path, name):
     samples = random_sound(5000)
     layout = "WAVEX" if name.startswith("extensible") else None
     soundfile.write(tmp_path / name, samples, 44_100, subtype="PCM_16", format=layout)
-    clip = read_audio(tmp_path / name)
+    clip = read_clip(tmp_path / name)
     assert np.array_equal(clip.samples, samples)
     assert clip.rate == 44_100
 
@@ -195,7 +190,7 @@ def test_what_others_write_is_read(tmp_path, name):
 )
 def test_wav_files_of_many_hands_are_read(tmp_path, content):
     (tmp_path / "a.wav").write_bytes(content)
-    assert read_audio(tmp_path / "a.wav").samples.tolist() == [1, 2]
+    assert read_clip(tmp_path / "a.wav").samples.tolist() == [1, 2]
 
 
 DATA = chunk(b"data", b"\1\0\2\0\3\0")
@@ -236,7 +231,7 @@ def test_what_cannot_be_kept_exactly_is_refused(tmp_path, message, content):
     path = tmp_path / "a.wav"
     path.write_bytes(content)
     with pytest.raises(DataError, match=message) as refusal:
-        read_audio(path)
+        read_clip(path)
     assert str(refusal.value).startswith(f"{path} ")
     assert "\n" not in str(refusal.value)
 
@@ -246,22 +241,22 @@ def test_every_cut_of_a_wav_file_is_noticed(tmp_path):
     for length in range(len(content)):
         (tmp_path / "a.wav").write_bytes(content[:length])
         with pytest.raises(DataError, match="is damaged|neither a WAV|is empty"):
-            read_audio(tmp_path / "a.wav")
+            read_clip(tmp_path / "a.wav")
 
 
 def test_flac_that_cannot_be_kept_exactly_is_refused(tmp_path):
     path = tmp_path / "a.flac"
     soundfile.write(path, random_sound(500), 16_000, subtype="PCM_24")
     with pytest.raises(DataError, match="a.flac holds 24-bit samples; 16-bit PCM is handled"):
-        read_audio(path)
+        read_clip(path)
     soundfile.write(path, random_sound(500, 2), 16_000, subtype="PCM_16")
     with pytest.raises(DataError, match="a.flac has 2 channels"):
-        read_audio(path)
+        read_clip(path)
     content = bytearray(path.read_bytes())
     content[21:26] = bytes([content[21] & 0xF0, 0, 0, 0, 0])  # a length of 0 may also mean an unknown one
     path.write_bytes(content)
     with pytest.raises(DataError, match="a.flac holds no samples or does not say how many; leave it out"):
-        read_audio(path)
+        read_clip(path)
 
 
 def test_damaged_flac_is_noticed(tmp_path):
@@ -272,40 +267,40 @@ def test_damaged_flac_is_noticed(tmp_path):
     for length in range(0, len(content), 97):
         path.write_bytes(content[:length])
         with pytest.raises(DataError, match="a.flac (is damaged|is neither|is empty|holds no samples or does not say)"):
-            read_audio(path)
+            read_clip(path)
     first_frame = content.index(b"\xff\xf8")
     for bit in range(8 * first_frame, 8 * len(content), 211):
         damaged = bytearray(content)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
         with pytest.raises(DataError, match="a.flac is damaged"):
-            read_audio(path)
+            read_clip(path)
     wrong_sum = bytearray(content)
     wrong_sum[30] ^= 1
     path.write_bytes(wrong_sum)
     with pytest.raises(DataError, match="its samples are not those that its MD5 was made from"):
-        read_audio(path)
+        read_clip(path)
     wrong_sum[26:42] = bytes(16)  # FLAC without a sum is allowed
     path.write_bytes(wrong_sum)
-    assert np.array_equal(read_audio(path).samples, samples)
+    assert np.array_equal(read_clip(path).samples, samples)
 
 
 def test_flac_without_soundfile_says_what_to_install(tmp_path, monkeypatch):
     soundfile.write(tmp_path / "a.flac", random_sound(9), 16_000, subtype="PCM_16")
     monkeypatch.setitem(sys.modules, "soundfile", None)
     with pytest.raises(DataError, match=r"reading FLAC needs soundfile: pip install 'ardm\[audio\]'"):
-        read_audio(tmp_path / "a.flac")
+        read_clip(tmp_path / "a.flac")
 
 
 def test_files_that_cannot_be_opened_are_told(tmp_path):
     with pytest.raises(DataError, match=r"none.wav cannot be read \(No such file"):
-        read_audio(tmp_path / "none.wav")
+        read_clip(tmp_path / "none.wav")
 
 
 def test_stereo_is_averaged_with_halves_to_even(tmp_path):
     pairs = [(1, 2), (2, 3), (-1, -2), (-2, -3), (32767, 32767), (-32768, -32768), (32767, -32768), (5, 9)]
     (tmp_path / "a.wav").write_bytes(riff(fmt(channels=2), chunk(b"data", np.array(pairs, "<i2").tobytes())))
-    clip = read_audio(tmp_path / "a.wav", mix_down=True)
+    clip = read_clip(tmp_path / "a.wav", mix_down=True)
     assert clip.samples.tolist() == [2, 2, -2, -2, 32767, -32768, 0, 7]
     assert clip.num_channels == 2
 
@@ -315,7 +310,7 @@ def test_any_number_of_channels_is_averaged_exactly(tmp_path_factory, data, chan
     frame = data.draw(st.lists(st.integers(-(2**15), 2**15 - 1), min_size=channels, max_size=channels))
     path = tmp_path_factory.getbasetemp() / "mixed.wav"
     path.write_bytes(riff(fmt(channels=channels), chunk(b"data", np.array(frame, "<i2").tobytes())))
-    assert read_audio(path, mix_down=True).samples.tolist() == [round(Fraction(sum(frame), channels))]
+    assert read_clip(path, mix_down=True).samples.tolist() == [round(Fraction(sum(frame), channels))]
 
 
 # Folders
@@ -326,11 +321,11 @@ def test_a_folder_is_split_by_name(tmp_path):
     for i in range(45):
         write_wav(tmp_path / ("sub" if i % 2 else ".") / f"{i}.{'WAV' if i % 3 else 'wav'}", sound(i), 8000)
     (tmp_path / "notes.txt").write_text("no sound")
-    corpus = load_audio_folder(tmp_path)
+    corpus = load_sounds(tmp_path)
     assert [len(corpus.split(s)) for s in ("train", "valid", "test", "all")] == [41, 2, 2, 45]
     assert sorted(clip.item() for clip in corpus.split("all")) == list(range(45))
     assert (corpus.title, corpus.sample_rate, corpus.pads) == (tmp_path.name, 8000, False)
-    assert corpus.fingerprint == load_audio(tmp_path).fingerprint
+    assert corpus.fingerprint == load_sounds(tmp_path, to_score=True).fingerprint
 
 
 def test_a_title_tells_what_was_mixed_down(tmp_path):
@@ -338,8 +333,8 @@ def test_a_title_tells_what_was_mixed_down(tmp_path):
     folder.mkdir()
     for i in range(5):
         soundfile.write(folder / f"{i}.flac", random_sound(10, 1 + i % 2), 8000, subtype="PCM_16")
-    assert load_audio_folder(folder).title == "my-sounds (2 of 5 files mixed down to mono)"
-    assert load_audio(folder / "1.flac").title == "1.flac (1 of 1 files mixed down to mono)"
+    assert load_sounds(folder).title == "my-sounds (2 of 5 files mixed down to mono)"
+    assert load_sounds(folder / "1.flac", to_score=True).title == "1.flac (1 of 1 files mixed down to mono)"
 
 
 def test_a_title_tells_what_was_left_out(tmp_path):
@@ -347,43 +342,43 @@ def test_a_title_tells_what_was_left_out(tmp_path):
     for i in range(6):
         write_wav(folder / f"{i}.wav", random_sound(3 if i < 2 else 10), 8000)
     told = "my-sounds (2 of 6 clips shorter than a window left out)"
-    assert load_audio_folder(folder, 4).title == load_audio(folder, 4).title == told
-    assert load_audio_folder(folder, 3).title == load_audio(folder, 11).title == "my-sounds"
+    assert load_sounds(folder, 4).title == load_sounds(folder, 4, to_score=True).title == told
+    assert load_sounds(folder, 3).title == load_sounds(folder, 11, to_score=True).title == "my-sounds"
     soundfile.write(folder / "6.flac", random_sound(10, 2), 8000, subtype="PCM_16")
     told = "my-sounds (1 of 7 files mixed down to mono, 2 of 7 clips shorter than a window left out)"
-    assert load_audio_folder(folder, 4).title == told
+    assert load_sounds(folder, 4).title == told
 
 
 def test_one_file_is_all_test(tmp_path):
     write_wav(tmp_path / "one.wav", sound(-1, 0, 1), 8000)
-    corpus = load_audio(tmp_path / "one.wav")
+    corpus = load_sounds(tmp_path / "one.wav", to_score=True)
     assert corpus.title == "one.wav"
     assert corpus.items("all", (3,)).tolist() == corpus.items("test", (3,)).tolist() == [[32767, 32768, 32769]]
 
 
 def test_folders_that_cannot_be_used_are_told(tmp_path):
     with pytest.raises(DataError, match="there is no folder"):
-        load_audio(tmp_path / "none")
+        load_sounds(tmp_path / "none", to_score=True)
     with pytest.raises(DataError, match="has 0 WAV and FLAC files; at least 1 is needed"):
-        load_audio(tmp_path)
+        load_sounds(tmp_path, to_score=True)
     with pytest.raises(DataError, match="has 0 WAV and FLAC files; at least 3 are needed"):
-        load_audio_folder(tmp_path)
+        load_sounds(tmp_path)
     for name, rate in (("a", 8000), ("b", 8000), ("c", 16_000)):
         write_wav(tmp_path / f"{name}.wav", sound(1), rate)
     with pytest.raises(DataError, match=r"a.wav has 8000 Hz and .*c.wav has 16000 Hz; resample them to one rate"):
-        load_audio(tmp_path)
+        load_sounds(tmp_path, to_score=True)
     with pytest.raises(DataError, match="a.wav is a file; a folder of WAV and FLAC files is needed"):
-        load_audio_folder(tmp_path / "a.wav")
+        load_sounds(tmp_path / "a.wav")
 
 
 def test_a_small_folder_is_scored_but_not_trained_on(tmp_path):
     for i in range(2):
         write_wav(tmp_path / f"{i}.wav", sound(i, i), 8000)
     (tmp_path / "._0.wav").write_bytes(b"what macOS keeps")
-    corpus = load_audio(tmp_path)
+    corpus = load_sounds(tmp_path, to_score=True)
     assert corpus.items("all", (2,)).tolist() == corpus.items("test", (2,)).tolist() == [[32768] * 2, [32769] * 2]
     with pytest.raises(DataError, match="has 2 WAV and FLAC files; at least 3 are needed, one for each split"):
-        load_audio_folder(tmp_path)
+        load_sounds(tmp_path)
 
 
 # SC09
@@ -417,7 +412,7 @@ def test_sc09_is_the_digits_in_the_official_splits(tmp_path, monkeypatch):
                 assert np.array_equal(clip, expected)
         assert (corpus.title, corpus.sample_rate, corpus.pads) == ("SC09 (part: 20/10/10 clips)", 16_000, True)
     assert corpus.items("train", (16_000,)).shape == (20, 16_000)
-    assert corpus.lengths("train", (16_000,)).tolist() == [9000, 16_000] * 10
+    assert [len(clip) for clip in corpus.split("train")] == [9000, 16_000] * 10
     assert (corpus.items("train", (16_000,))[0, 9000:] == 32768).all()
     monkeypatch.setattr("ardm.data.sc09.PAPER_COUNTS", (20, 10, 10))
     assert load_sc09(tmp_path).title == "SC09"
@@ -460,6 +455,6 @@ def test_the_real_sc09():
     counts = [len(corpus.split(s)) for s in ("train", "valid", "test")]
     assert corpus.title in ("SC09", f"SC09 (part: {'/'.join(map(str, counts))} clips)")
     assert corpus.items("test", (16_000,)).shape == (counts[2], 16_000)
-    assert 0.9 < np.mean(corpus.lengths("test", (16_000,)) == 16_000) < 1
+    assert 0.9 < np.mean([len(clip) == 16_000 for clip in corpus.split("test")]) < 1
     loudness = [math.sqrt(np.mean(clip.astype(float) ** 2)) for clip in corpus.test]
     assert 1500 < np.mean(loudness) < 3000

@@ -12,7 +12,7 @@ from stored import unchecked_shapes
 from tiny_exact import ALPHABET, SAMPLE_RATE, hashing_codec, tiny_exact
 
 from ardm.codec import windows
-from ardm.codec.canvases import Batching
+from ardm.codec.batching import Batching
 from ardm.codec.format.entries import Coded, Entry, Limits, Raw
 from ardm.codec.format.fields import BytesFields, ImageFields, SoundFields, TextFields
 from ardm.codec.format.options import Options, OrderChoice
@@ -21,17 +21,19 @@ from ardm.compression import content_codec
 from ardm.compression.content_codec import CodecSet, ContentCodec
 from ardm.data.sound_files import read_sound
 from ardm.errors import DamagedError, DataError, TooLargeError, UnknownModelError, UsageError
+from ardm.media import medium_of
 from ardm.media.contents import (
     Content,
     bytes_content,
     content_of,
     image_content,
+    restored_file,
+    restored_suffix,
     sound_content,
     text_content,
     value_of,
 )
 from ardm.media.images.layout import decode_alpha, encode_alpha
-from ardm.media.layouts import layout_of, restored_file, restored_suffix
 from ardm.media.text.layout import decode_escapes, encode_escapes
 
 MODES = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4}
@@ -40,7 +42,7 @@ MODES = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4}
 @pytest.fixture
 def always_coded(monkeypatch):
     """Content is coded even where that is longer, as it is with networks that hash."""
-    monkeypatch.setattr(content_codec, "or_raw", lambda entry, *_: entry)
+    monkeypatch.setattr(content_codec, "coded_or_raw", lambda entry, *_: entry)
 
 
 def pixels(height: int, width: int, mode: str, seed: int = 0) -> np.ndarray:
@@ -56,7 +58,7 @@ def frames(num_samples: int, num_channels: int, seed: int = 0) -> np.ndarray:
 def round_trip(codec: ContentCodec, contents: list[Content], batch_size: int = 64, **options) -> list[Entry]:
     """The entries of contents, which restore through files to the same contents."""
     batching = Batching(batch_size=batch_size)
-    entries = codec.encode(contents, codec.options(**options), batching)
+    entries = codec.encode(list(map(codec.place, contents)), codec.options(**options), batching)
     stored = [read_single(write_single(entry)) for entry in entries]
     assert CodecSet([codec]).decode(stored, batching) == contents
     return entries
@@ -143,14 +145,15 @@ class TestRoundTrips:
         assert entry.content.options.schedule == 0
         assert entry.content.options.order == OrderChoice(name="pseudorandom", seed=9)
         (entry,) = round_trip(codec, [content], num_calls=10)
-        assert entry.content.options.by_default
+        assert entry.content.options.is_default
 
     def test_entries_with_different_options_share_a_call_of_decode(self):
         codec = hashing_codec("text")
         contents = [text_content("some text or other " * n) for n in range(4)]
+        placed = list(map(codec.place, contents))
         entries = [
-            *codec.encode(contents[:2], codec.options(), Batching()),
-            *codec.encode(contents[2:], codec.options(5), Batching()),
+            *codec.encode(placed[:2], codec.options(), Batching()),
+            *codec.encode(placed[2:], codec.options(5), Batching()),
         ]
         assert CodecSet([codec]).decode(entries, Batching()) == contents
 
@@ -164,9 +167,11 @@ class TestRoundTrips:
     def test_windows_see_their_neighbours(self):
         """The same window with another neighbour has another payload, unless it is coded first."""
         codec = hashing_codec("text")
-        first, second = (codec.encode([text_content(c + "b" * 25)], codec.options(), Batching())[0] for c in "ab")
+        first, second = (
+            codec.encode([codec.place(text_content(c + "b" * 25))], codec.options(), Batching())[0] for c in "ab"
+        )
         assert first.content.chunks[0] != second.content.chunks[0]
-        changed = codec.encode([text_content("b" * 15 + "a" + "b" * 10)], codec.options(), Batching())[0]
+        changed = codec.encode([codec.place(text_content("b" * 15 + "a" + "b" * 10))], codec.options(), Batching())[0]
         assert changed.content.chunks[1] != second.content.chunks[1]  # place 15 is shared by windows 0 and 1
 
     def test_channels_that_follow_from_others_are_not_coded(self):
@@ -185,9 +190,9 @@ class TestRoundTrips:
         codec = hashing_codec(kind)
         values = {"colour": pixels(21, 34, "L"), "grey": pixels(21, 34, "RGB"), "sound": frames(51, 2)}
         content = content_of(values.get(kind, "the cat sat on the mat, Z and so on"), SAMPLE_RATE)
-        entry = codec.encode([content], codec.options(), Batching())[0]
-        bits = codec.measure(content, codec.options(), Batching(batch_size=7))
-        canvases = codec.place(content).canvases
+        entry = codec.encode([codec.place(content)], codec.options(), Batching())[0]
+        bits = codec.measure(codec.place(content), codec.options(), Batching(batch_size=7))
+        canvases = codec.place(content).placement.canvases
         assert [one.shape for one in bits] == [canvas.values.shape for canvas in canvases]
         num_bits = 8 * sum(map(len, entry.content.chunks))
         assert sum(one.sum() for one in bits) == pytest.approx(num_bits, rel=1e-3, abs=24.5 * len(entry.content.chunks))
@@ -200,7 +205,7 @@ class TestRoundTrips:
         codec = hashing_codec("grey")
         announced, made = [], []
         batching = Batching(batch_size=7, on_start=announced.append, on_batch=made.append)
-        codec.encode([image_content(pixels(20, 30, "L"))], codec.options(), batching)
+        codec.encode([codec.place(image_content(pixels(20, 30, "L")))], codec.options(), batching)
         assert sum(announced) >= sum(made) > 0
         assert max(made) == 7
 
@@ -211,7 +216,7 @@ class TestDamage:
 
     def entry(self, kind: str, value) -> tuple[ContentCodec, Entry]:
         codec = hashing_codec(kind)
-        return codec, codec.encode([content_of(value, SAMPLE_RATE)], codec.options(), Batching())[0]
+        return codec, codec.encode([codec.place(content_of(value, SAMPLE_RATE))], codec.options(), Batching())[0]
 
     def decoded(self, codec: ContentCodec, entry: Entry):
         (restored,) = CodecSet([codec]).decode([entry], Batching())
@@ -292,7 +297,7 @@ class TestDamage:
 
     def test_content_of_another_medium_is_refused(self):
         with pytest.raises(DataError, match="this model is for images, and this content is text"):
-            hashing_codec("colour").encode([text_content("x")], hashing_codec("colour").options(), Batching())
+            hashing_codec("colour").place(text_content("x"))
 
     def test_content_that_no_reader_would_take_is_refused(self, monkeypatch):
         monkeypatch.setattr(content_codec, "Limits", lambda: Limits(content_bytes=100, chunks=1))
@@ -360,7 +365,7 @@ class TestFiles:
     def test_images(self, tmp_path, mode):
         path = tmp_path / "x.png"
         Image.fromarray(pixels(5, 7, mode)).save(path)
-        content = layout_of(tiny_exact("colour")).read(path)
+        content = medium_of(tiny_exact("colour")).layout.read(path)
         assert content == image_content(pixels(5, 7, mode))
         with Image.open(io.BytesIO(restored_file(content))) as image:
             assert image.mode == mode
@@ -369,7 +374,7 @@ class TestFiles:
 
     def test_palettes_and_single_bits_are_written_out(self, tmp_path):
         path = tmp_path / "x.png"
-        read = layout_of(tiny_exact("colour")).read
+        read = medium_of(tiny_exact("colour")).layout.read
         colours = Image.fromarray(pixels(5, 7, "RGB")).quantize(8)
         colours.save(path)
         assert read(path) == image_content(np.asarray(colours.convert("RGB")))
@@ -381,15 +386,15 @@ class TestFiles:
         path = tmp_path / "x.png"
         Image.fromarray(np.zeros((4, 4), np.uint16)).save(path)
         with pytest.raises(DataError, match="samples of 16 bits"):
-            layout_of(tiny_exact("colour")).read(path)
+            medium_of(tiny_exact("colour")).layout.read(path)
         Image.new("CMYK", (3, 3)).save(tmp_path / "x.tif")
         with pytest.raises(DataError, match="mode CMYK"):
-            layout_of(tiny_exact("colour")).read(tmp_path / "x.tif")
+            medium_of(tiny_exact("colour")).layout.read(tmp_path / "x.tif")
         path.write_bytes(b"\xff\xfe")
         with pytest.raises(DataError, match="is not UTF-8 text"):
-            layout_of(tiny_exact("text")).read(path)
+            medium_of(tiny_exact("text")).layout.read(path)
         with pytest.raises(DataError, match="neither a WAV nor a FLAC"):
-            layout_of(tiny_exact("sound")).read(path)
+            medium_of(tiny_exact("sound")).layout.read(path)
 
     @pytest.mark.parametrize("num_channels", [1, 2])
     @pytest.mark.parametrize("num_samples", [0, 1, 37])
@@ -397,7 +402,7 @@ class TestFiles:
         path = tmp_path / "x.wav"
         content = sound_content(frames(num_samples, num_channels), 44_100)
         path.write_bytes(restored_file(content))
-        assert layout_of(tiny_exact("sound")).read(path) == content
+        assert medium_of(tiny_exact("sound")).layout.read(path) == content
         assert read_sound(path).rate == 44_100
         assert restored_suffix(content.fields) == ".wav"
 
@@ -405,7 +410,7 @@ class TestFiles:
         path = tmp_path / "x.wav"
         content = sound_content(frames(3, 2), 2**32 - 1)
         path.write_bytes(restored_file(content))
-        assert layout_of(tiny_exact("sound")).read(path) == content
+        assert medium_of(tiny_exact("sound")).layout.read(path) == content
 
     def test_more_than_two_channels_are_refused(self, tmp_path):
         from ardm.data.sound_files import wav_file
@@ -413,19 +418,19 @@ class TestFiles:
         path = tmp_path / "x.wav"
         path.write_bytes(wav_file(np.zeros((4, 3), np.int16), 8000))
         with pytest.raises(DataError, match="has 3 channels; mono and stereo are handled"):
-            layout_of(tiny_exact("sound")).read(path)
+            medium_of(tiny_exact("sound")).layout.read(path)
 
     def test_flac_is_read(self, tmp_path):
         soundfile = pytest.importorskip("soundfile")
         path = tmp_path / "x.flac"
         soundfile.write(path, frames(50, 2), 16_000, subtype="PCM_16")
-        assert layout_of(tiny_exact("sound")).read(path) == sound_content(frames(50, 2), 16_000)
+        assert medium_of(tiny_exact("sound")).layout.read(path) == sound_content(frames(50, 2), 16_000)
 
     @pytest.mark.parametrize("raw", [b"", b"\xef\xbb\xbfline\r\nline\n\r", "я é \U0001f600\0".encode()])
     def test_texts_to_the_byte(self, tmp_path, raw):
         path = tmp_path / "x.txt"
         path.write_bytes(raw)
-        content = layout_of(tiny_exact("text")).read(path)
+        content = medium_of(tiny_exact("text")).layout.read(path)
         assert restored_file(content) == raw
         assert restored_suffix(content.fields) is None
 
@@ -491,7 +496,7 @@ def test_chunks_never_change(name):
     kind, value = golden_examples()[name]
     codec = hashing_codec(kind)
     options = codec.options(num_calls=10**6, order=OrderChoice(name="reverse"))  # one call a variable
-    (entry,) = codec.encode([content_of(value, SAMPLE_RATE)], options, Batching())
+    (entry,) = codec.encode([codec.place(content_of(value, SAMPLE_RATE))], options, Batching())
     chunks = b"".join(len(chunk).to_bytes(4, "little") + chunk for chunk in entry.content.chunks)
     digest = blake2b(chunks, digest_size=8)
     assert digest.hexdigest() == GOLDEN[name]

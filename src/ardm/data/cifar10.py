@@ -1,4 +1,4 @@
-"""CIFAR-10 as its authors distribute it, in the binary or the Python version, checked by md5."""
+"""CIFAR-10, in the binary or the Python version of its authors, checked by md5."""
 
 import hashlib
 import pickle
@@ -35,9 +35,13 @@ MD5 = {
 def load_cifar10(root: Path, augmentation: Augmentation = "none", *, holds_out: bool = True) -> ImageCorpus:
     """CIFAR-10 from a folder that holds, or is, either version's folder.
 
-    The last training images are for validation. Unless they are held out, they are trained on as well.
+    The last training images are for validation; unless they are held out, they are trained on as well.
     """
     folder = find_folder(root)
+    if folder is None:
+        raise DataError(
+            f"there is no CIFAR-10 at {root}; `ardm data cifar10 --root DIR` fetches it, or unpack {URL} there"
+        )
     suffix = ".bin" if (folder / "test_batch.bin").exists() else ""
     train = np.concatenate([read_batch(folder / f"data_batch_{i}{suffix}") for i in range(1, 6)])
     test = read_batch(folder / f"test_batch{suffix}")
@@ -53,27 +57,17 @@ def load_cifar10(root: Path, augmentation: Augmentation = "none", *, holds_out: 
 
 def has_cifar10(root: Path) -> bool:
     """Whether a folder holds, or is, either version's folder."""
-    return any(_holds_batches(folder) for folder in _candidates(root))
+    return find_folder(root) is not None
 
 
-def find_folder(root: Path) -> Path:
+def find_folder(root: Path) -> Path | None:
     """The folder with the batches."""
-    for folder in _candidates(root):
-        if _holds_batches(folder):
-            return folder
-    raise DataError(f"there is no CIFAR-10 at {root}; `ardm data cifar10 --root DIR` fetches it, or unpack {URL} there")
-
-
-def _candidates(root: Path) -> tuple[Path, ...]:
-    return root / BINARY_FOLDER, root / PYTHON_FOLDER, root
-
-
-def _holds_batches(folder: Path) -> bool:
-    return any((folder / name).exists() for name in ("test_batch.bin", "test_batch"))
+    candidates = (root / BINARY_FOLDER, root / PYTHON_FOLDER, root)
+    return next((f for f in candidates if (f / "test_batch.bin").exists() or (f / "test_batch").exists()), None)
 
 
 def read_batch(path: Path) -> UInt8[np.ndarray, "N 32 32 3"]:
-    """The images of one file of either version; its md5 is checked before anything in it is believed."""
+    """The images of one file of either version, whose md5 is checked first."""
     if not path.is_file():
         raise DataError(f"{path} is missing; fetch CIFAR-10 again with `ardm data cifar10 --root DIR`")
     content = path.read_bytes()

@@ -1,34 +1,43 @@
-"""What every data set offers: its items for evaluation, and random ones for training."""
+"""Corpora: data sets in three splits, with items to score and random items to train on."""
 
-from typing import Any, Literal, Protocol, runtime_checkable
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from jaxtyping import Int, Integer
 from torch import Tensor
 
+from ardm.config import Augmentation
 from ardm.data.alphabet import Alphabet
 from ardm.orders import Shape
 
 Split = Literal["train", "valid", "test", "all"]
-"""What is done to training items at random: nothing, flips (images left to right, sounds upside down), and for images
-also turns by 90 degrees."""
+SPLITS: tuple[Literal["train", "valid", "test"], ...] = ("train", "valid", "test")
+
+Piece = Integer[np.ndarray, "..."]
+"""An image or a sound."""
+Finish = Callable[[Int[Tensor, "B D"], torch.Generator], Int[Tensor, "B D"]]
+"""Turns values as they are stored into classes, perhaps with random changes."""
 
 
 @runtime_checkable
 class Items(Protocol):
-    """Items of one shape, one a row: an array, or what is read from disk when it is asked for."""
+    """Items of one shape, one per row: an array, or rows that are read from disk on access."""
 
     def __len__(self) -> int:
         """N."""
 
     def __getitem__(self, index: Any, /) -> Any:
-        """An array of rows for a slice or a list of numbers, or one row for a number."""
+        """Rows for a slice or a list of numbers, one row for a number."""
 
 
 @runtime_checkable
 class Sampler(Protocol):
-    """Random training items."""
+    """A source of random training items."""
 
     def draw(self, num_items: int, generator: torch.Generator) -> Int[Tensor, "B D"]:
         """Items on the generator's device."""
@@ -40,7 +49,7 @@ class Corpus(Protocol):
 
     @property
     def title(self) -> str:
-        """Its name, as results are reported for it."""
+        """The name that results are reported under."""
 
     @property
     def is_published(self) -> bool:
@@ -52,21 +61,92 @@ class Corpus(Protocol):
 
     @property
     def alphabet(self) -> Alphabet | None:
-        """What the classes of a text stand for."""
+        """The symbols of a text; None for other data."""
 
     @property
     def sample_rate(self) -> int | None:
-        """Samples in a second of sound."""
+        """Samples per second of sound; None for other data."""
 
     @property
     def fingerprint(self) -> str:
-        """A hash of its content, to recognise the data a model was trained on."""
+        """A hash of the content, by which a model recognises the data it was trained on."""
 
     def items(self, name: Split, shape: Shape) -> Items:
         """The split cut into items of one shape."""
 
     def sampler(self, shape: Shape, device: torch.device) -> Sampler:
         """Random items of the training split."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PieceCorpus:
+    """Images or sounds of any sizes, held in memory."""
+
+    title: str
+    is_published: bool = False
+    """Whether its splits are those that everybody reports results for."""
+    train: Sequence[Piece]
+    valid: Sequence[Piece]
+    test: Sequence[Piece]
+    augmentation: Augmentation = "none"
+    """Random changes to training items."""
+    alphabet: ClassVar[None] = None
+
+    def split(self, name: Split) -> Sequence[Piece]:
+        """The pieces of a split."""
+        return [*self.train, *self.valid, *self.test] if name == "all" else getattr(self, name)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of all sizes and values."""
+        digest = self.new_digest()
+        for piece in self.split("all"):
+            update_digest(digest, piece)
+        return digest.hexdigest()
+
+    def new_digest(self) -> "hashlib._Hash":
+        """The beginning of a fingerprint."""
+        return hashlib.sha256()
+
+
+def update_digest(digest: "hashlib._Hash", piece: Piece) -> None:
+    """Add the size and the values of an image or a sound to a fingerprint."""
+    digest.update(repr(piece.shape).encode())
+    digest.update(piece.astype(piece.dtype.newbyteorder("<"), copy=False).tobytes())
+
+
+class WindowSampler:
+    """Random windows of D values from texts or sounds of at least that length, held in memory as one run.
+
+    Every place where a window fits is equally likely.
+    """
+
+    def __init__(
+        self,
+        pieces: Sequence[Piece],
+        num_variables: int,
+        device: torch.device,
+        finish: Finish = lambda values, generator: values,
+    ) -> None:
+        self.num_variables, self.finish = num_variables, finish
+        self.values = on_device_if_it_fits(torch.from_numpy(np.concatenate(pieces)), device)
+        lengths = torch.tensor([len(piece) for piece in pieces], device=self.values.device)
+        self.places = (lengths - num_variables + 1).cumsum(0)
+        self.num_places = int(self.places[-1])
+
+    def draw(self, num_items: int, generator: torch.Generator) -> Int[Tensor, "B D"]:
+        """Windows at uniformly random places, on the generator's device."""
+        device = self.values.device
+        place = torch.randint(0, self.num_places, (num_items,), generator=generator, device=generator.device).to(device)
+        piece = torch.searchsorted(self.places, place, right=True)
+        start = place + piece * (self.num_variables - 1)  # each piece before it has D - 1 more values than places
+        index = start[:, None] + torch.arange(self.num_variables, device=device)
+        return self.finish(self.values[index].to(generator.device).long(), generator)
+
+
+def spread(count: int, total: int) -> list[int]:
+    """The indices of `count` of `total` items, evenly spread from the first one on."""
+    return [i * total // count for i in range(count)]
 
 
 def on_device_if_it_fits(tensor: Tensor, device: torch.device) -> Tensor:
@@ -77,6 +157,6 @@ def on_device_if_it_fits(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def compact_tensor(classes: Integer[np.ndarray, "..."]) -> Integer[Tensor, "..."]:
-    """An array of classes as a tensor of few bytes."""
+    """A tensor of uint8 if the classes are stored in single bytes, else of int32."""
     compact = classes if classes.dtype.itemsize == 1 else classes.astype("int32")
     return torch.from_numpy(compact.copy())

@@ -4,13 +4,12 @@ An item lists the sub-pixels of an image row by row, pixel by pixel, channel by 
 variables is the raster order of pixels.
 """
 
-import hashlib
+import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -19,72 +18,41 @@ from PIL import Image
 from torch import Tensor
 
 from ardm.config import Augmentation
-from ardm.data.corpus import Split, on_device_if_it_fits
-from ardm.data.folders import FileSplits, split_folder
+from ardm.data.corpus import PieceCorpus, Split, on_device_if_it_fits
+from ardm.data.folders import split_folder
 from ardm.data.image_files import IMAGE_SUFFIXES, opened_image, unpacked
 from ardm.errors import DataError, UsageError
 from ardm.orders import Shape
 
 Pixels = UInt8[np.ndarray, "_ _ _"]
-"""Height, width, channels; images of one collection may differ in size."""
+"""Height, width, channels."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageCorpus:
+class ImageCorpus(PieceCorpus):
     """Images in three splits; they may differ in size but not in channels."""
 
-    title: str
-    is_published: bool = False
-    """Whether its splits are those that everybody reports results for."""
-    train: Sequence[Pixels]
-    valid: Sequence[Pixels]
-    test: Sequence[Pixels]
-    augmentation: Augmentation = "none"
-    """What is done to training items at random."""
-
-    @property
-    def num_classes(self) -> int:
-        """K: the values of a sub-pixel."""
-        return 256
-
-    @property
-    def alphabet(self) -> None:
-        """Images have none."""
-        return None
-
-    @property
-    def sample_rate(self) -> None:
-        """For sound only."""
-        return None
-
-    def split(self, name: Split) -> Sequence[Pixels]:
-        """The images of a split."""
-        splits = {"train": self.train, "valid": self.valid, "test": self.test}
-        return [*self.train, *self.valid, *self.test] if name == "all" else splits[name]
+    num_classes: ClassVar[int] = 256
+    sample_rate: ClassVar[None] = None
 
     def items(self, name: Split, shape: Shape) -> UInt8[np.ndarray, "N D"]:
-        """The split cut into tiles of one size; rests at the right and at the bottom are left out."""
-        tiles = [tile for image in self.split(name) for tile in _tiles(image, shape)]
-        if not tiles:
-            raise no_tiles(self.title, name, shape)
-        return np.stack(tiles).reshape(len(tiles), -1)
+        """The split cut into tiles of one size; remainders at the right and at the bottom are dropped."""
+        tiles = [_tiles(image, shape) for image in self._large_enough(name, shape)]
+        return np.concatenate(tiles).reshape(-1, math.prod(shape))
 
     def sampler(self, shape: Shape, device: torch.device) -> "ImageSampler":
         """Random crops of the training split, augmented."""
-        return ImageSampler(self.train, shape, device, self.augmentation)
+        return ImageSampler(self._large_enough("train", shape), shape, device, self.augmentation)
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """A hash of all pixels and sizes, to recognise the data a model was trained on."""
-        digest = hashlib.sha256()
-        for image in self.split("all"):
-            digest.update(repr(image.shape).encode())
-            digest.update(image.tobytes())
-        return digest.hexdigest()
+    def _large_enough(self, name: Split, shape: Shape) -> list[Pixels]:
+        """The images of a split that hold an item."""
+        images = [i for i in self.split(name) if i.shape[0] >= shape[0] and i.shape[1] >= shape[1]]
+        if not images:
+            raise no_tiles(self.title, name, shape)
+        return images
 
 
 def no_tiles(title: str, split: Split, shape: Shape) -> DataError:
-    """What to say of a split without an image as large as an item."""
+    """The error for a split without an image as large as an item."""
     of_split = "" if split == "all" else f" of the {split} split"
     return DataError(
         f"{title}: no image{of_split} is as large as {shape[0]} x {shape[1]}; "
@@ -92,20 +60,15 @@ def no_tiles(title: str, split: Split, shape: Shape) -> DataError:
     )
 
 
-def no_crops(shape: Shape) -> DataError:
-    """The same of images to train on."""
-    return DataError(f"no image is as large as an item of {shape[0]} x {shape[1]}; train with a smaller --size")
-
-
-def _tiles(image: Pixels, shape: Shape) -> list[Pixels]:
+def _tiles(image: Pixels, shape: Shape) -> UInt8[np.ndarray, "N H W C"]:
     height, width, channels = shape
     rows, columns = image.shape[0] // height, image.shape[1] // width
     grid = image[: rows * height, : columns * width].reshape(rows, height, columns, width, channels)
-    return list(grid.transpose(0, 2, 1, 3, 4).reshape(-1, height, width, channels))
+    return grid.transpose(0, 2, 1, 3, 4).reshape(-1, height, width, channels)
 
 
 class ImageSampler:
-    """Random crops of images of any sizes, held as one run of pixels, on the device if they fit.
+    """Random crops of images at least that large, held in memory as one run of pixels.
 
     Every place where a crop fits is equally likely.
     """
@@ -114,12 +77,9 @@ class ImageSampler:
         self, images: Sequence[Pixels], shape: Shape, device: torch.device, augmentation: Augmentation = "none"
     ) -> None:
         self.height, self.width, self.channels = shape
-        fitting = [i for i in images if i.shape[0] >= self.height and i.shape[1] >= self.width]
-        if not fitting:
-            raise no_crops(shape)
-        self.augmentation = augmentation
-        self.pixels = on_device_if_it_fits(torch.from_numpy(np.concatenate([i.ravel() for i in fitting])), device)
-        sizes = torch.tensor([[i.shape[0], i.shape[1], i.size] for i in fitting], device=self.pixels.device)
+        self.finish = partial(augment_flat, shape=shape, augmentation=augmentation)
+        self.pixels = on_device_if_it_fits(torch.from_numpy(np.concatenate([i.ravel() for i in images])), device)
+        sizes = torch.tensor([[i.shape[0], i.shape[1], i.size] for i in images], device=self.pixels.device)
         self.rows, self.columns = sizes[:, 0] - self.height + 1, sizes[:, 1] - self.width + 1
         self.widths, self.firsts = sizes[:, 1], sizes[:, 2].cumsum(0) - sizes[:, 2]
         self.places = (self.rows * self.columns).cumsum(0)
@@ -136,8 +96,7 @@ class ImageSampler:
         row = torch.arange(self.height, device=device)[:, None] * self.widths[image][:, None, None]
         column = torch.arange(self.width * self.channels, device=device)
         index = corner[:, None, None] + row * self.channels + column  # (B, height, width * channels)
-        crops = self.pixels[index].to(generator.device).long().unflatten(2, (self.width, self.channels))
-        return augment(crops, self.augmentation, generator).flatten(1)
+        return self.finish(self.pixels[index].to(generator.device).long().flatten(1), generator)
 
 
 def parse_size(size: str) -> tuple[int, int]:
@@ -146,6 +105,13 @@ def parse_size(size: str) -> tuple[int, int]:
     if match is None:
         raise UsageError(f"--size must be WIDTHxHEIGHT in pixels, such as 48x32; got {size!r}")
     return int(match[2]), int(match[1])
+
+
+def augment_flat(
+    pixels: Int[Tensor, "B D"], generator: torch.Generator, *, shape: Shape, augmentation: Augmentation
+) -> Int[Tensor, "B D"]:
+    """Items of one shape, augmented."""
+    return augment(pixels.unflatten(1, shape), augmentation, generator).flatten(1)
 
 
 def augment(
@@ -167,31 +133,19 @@ def augment(
     return images
 
 
-def load_images(path: Path, channels: Literal[1, 3]) -> ImageCorpus:
-    """Images to score: a single file as the test split, or a folder as for training, which may also hold fewer."""
-    if path.is_file():
-        return _read_splits(path, FileSplits(train=[], valid=[], test=[path]), channels)
-    return _read_splits(path, split_folder(path, IMAGE_SUFFIXES, "images", to_score=True), channels)
-
-
-def load_image_folder(path: Path, channels: Literal[1, 3], augmentation: Augmentation = "none") -> ImageCorpus:
-    """All images below a folder, split by a hash of their names (see `split_folder`)."""
-    return _read_splits(path, split_folder(path, IMAGE_SUFFIXES, "images"), channels, augmentation)
-
-
-def _read_splits(
-    path: Path, splits: FileSplits, channels: Literal[1, 3], augmentation: Augmentation = "none"
+def load_images(
+    path: Path, channels: Literal[1, 3], augmentation: Augmentation = "none", *, to_score: bool = False
 ) -> ImageCorpus:
-    train, valid, test = (
-        [read_image(file, channels) for file in files] for files in (splits.train, splits.valid, splits.test)
-    )
+    """All images below a folder, or one file to score, split by their names (see `split_folder`)."""
+    splits = split_folder(path, IMAGE_SUFFIXES, "images", to_score=to_score)
+    train, valid, test = ([read_image(file, channels) for file in files] for files in splits)
     return ImageCorpus(title=path.absolute().name, train=train, valid=valid, test=test, augmentation=augmentation)
 
 
 def read_image(path: Path, channels: Literal[1, 3], *, with_alpha: bool = False) -> Pixels:
-    """An 8-bit image as an array; grey ones serve as colour, but nothing that would lose information is done.
+    """The pixels of an 8-bit image; grey ones become colour where needed, but nothing that loses information is done.
 
-    Transparent images are refused, or with `with_alpha` their transparency is left out.
+    Transparent images are refused, or with `with_alpha` their transparency is dropped.
     """
     with opened_image(path) as image:
         plain = unpacked(image)

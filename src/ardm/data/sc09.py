@@ -1,10 +1,10 @@
-"""SC09: the spoken digits of Speech Commands, split by the lists that come with it."""
+"""SC09: the spoken digits of Speech Commands, in the splits of the lists that come with it."""
 
 from pathlib import Path
 
 from ardm.config import Augmentation
 from ardm.data.folders import FileSplits, is_hidden
-from ardm.data.sounds import AudioCorpus, Samples, read_audio
+from ardm.data.sounds import Samples, SoundCorpus, read_clip
 from ardm.errors import DataError
 
 URL = "http://download.tensorflow.org/data/speech_commands_v0.02.tar.gz"
@@ -14,17 +14,17 @@ DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 RATE = 16_000
 
 PAPER_COUNTS = (31_158, 3_643, 4_107)
-"""Clips of the splits that the paper reports on (its appendix on audio)."""
+"""Clips per split in the paper (its appendix on audio)."""
 
 
-def load_sc09(root: Path, augmentation: Augmentation = "none") -> AudioCorpus:
+def load_sc09(root: Path, augmentation: Augmentation = "none") -> SoundCorpus:
     """The digits of Speech Commands from a folder that holds, or is, `speech_commands`.
 
     Clips shorter than an item are padded with zeros at their end, as in the paper.
     """
     splits = sc09_files(root)
-    train, valid, test = (list(map(read_clip, files)) for files in (splits.train, splits.valid, splits.test))
-    return AudioCorpus(
+    train, valid, test = (list(map(read_digit, files)) for files in splits)
+    return SoundCorpus(
         title=sc09_title(splits),
         is_published=True,
         train=train,
@@ -39,6 +39,11 @@ def load_sc09(root: Path, augmentation: Augmentation = "none") -> AudioCorpus:
 def sc09_files(root: Path) -> FileSplits:
     """The files of the digits, sorted, in the splits of the lists."""
     folder = find_folder(root)
+    if folder is None:
+        raise DataError(
+            f"there is no Speech Commands at {root}, or {VALID_LIST} and {TEST_LIST} are missing from it; "
+            f"unpack {URL} in {root / FOLDER}"
+        )
     held = {name: _listed_digits(folder / name) for name in (VALID_LIST, TEST_LIST)}
     files = [file for word in DIGITS for file in (folder / word).glob("*.wav") if not is_hidden(Path(file.name))]
     everything = {f"{file.parent.name}/{file.name}" for file in files}
@@ -48,32 +53,18 @@ def sc09_files(root: Path) -> FileSplits:
     if not everything:
         raise DataError(f"{folder} has no clips of digits ({DIGITS[0]}/*.wav and so on); unpack {URL} in it")
     splits = (everything - held[VALID_LIST] - held[TEST_LIST], held[VALID_LIST], held[TEST_LIST])
-    train, valid, test = ([folder / name for name in sorted(names)] for names in splits)
-    return FileSplits(train=train, valid=valid, test=test)
+    return FileSplits(*([folder / name for name in sorted(names)] for names in splits))
 
 
 def has_sc09(root: Path) -> bool:
     """Whether a folder holds, or is, `speech_commands`."""
-    return any(_holds_lists(folder) for folder in _candidates(root))
+    return find_folder(root) is not None
 
 
-def find_folder(root: Path) -> Path:
+def find_folder(root: Path) -> Path | None:
     """The folder with the words and the lists."""
-    for folder in _candidates(root):
-        if _holds_lists(folder):
-            return folder
-    raise DataError(
-        f"there is no Speech Commands at {root}, or {VALID_LIST} and {TEST_LIST} are missing from it; "
-        f"unpack {URL} in {root / FOLDER}"
-    )
-
-
-def _candidates(root: Path) -> tuple[Path, ...]:
-    return root / FOLDER, root
-
-
-def _holds_lists(folder: Path) -> bool:
-    return all((folder / name).is_file() for name in (VALID_LIST, TEST_LIST))
+    candidates = (root / FOLDER, root)
+    return next((f for f in candidates if (f / VALID_LIST).is_file() and (f / TEST_LIST).is_file()), None)
 
 
 def _listed_digits(path: Path) -> set[str]:
@@ -81,15 +72,15 @@ def _listed_digits(path: Path) -> set[str]:
     return {name for name in names if name.partition("/")[0] in DIGITS}
 
 
-def read_clip(path: Path) -> Samples:
-    """The samples of a file, which must have the rate of all."""
-    clip = read_audio(path)
+def read_digit(path: Path) -> Samples:
+    """The samples of a file, which must have the common rate."""
+    clip = read_clip(path)
     if clip.rate != RATE:
         raise DataError(f"{path} has {clip.rate} Hz where Speech Commands has {RATE}; unpack {URL} again")
     return clip.samples
 
 
 def sc09_title(splits: FileSplits) -> str:
-    """The name, with the number of clips unless they are the paper's."""
-    counts = tuple(len(files) for files in (splits.train, splits.valid, splits.test))
+    """The data set's name, with the numbers of clips unless they are the paper's."""
+    counts = tuple(map(len, splits))
     return "SC09" if counts == PAPER_COUNTS else f"SC09 (part: {'/'.join(map(str, counts))} clips)"

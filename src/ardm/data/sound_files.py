@@ -12,7 +12,7 @@ from jaxtyping import Int16
 from ardm.errors import DataError
 from ardm.runtime.files import write_file
 
-AUDIO_SUFFIXES = {".wav", ".flac"}
+SOUND_SUFFIXES = {".wav", ".flac"}
 
 WAV_PCM, WAV_EXTENSIBLE = 1, 0xFFFE
 WAV_ENCODINGS = {2: "ADPCM", 3: "floating-point", 6: "A-law", 7: "mu-law", 17: "ADPCM", 85: "MP3"}

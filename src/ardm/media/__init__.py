@@ -1,49 +1,38 @@
-"""Text, images and sound beyond their items: files to score, gaps to fill, samples to show. One medium a file."""
+"""Text, images and sound: files, data sets, gaps and samples of each, and their layout for the codec."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 from ardm.checkpoint import AnyTrained
-from ardm.config import DataConfig, SoundData, TextData
-from ardm.data.cifar10 import has_cifar10, load_cifar10
+from ardm.config import DataConfig
+from ardm.data.cifar10 import has_cifar10
 from ardm.data.corpus import Corpus
-from ardm.data.images import load_image_folder
-from ardm.data.packed.description import is_packed
-from ardm.data.sc09 import has_sc09, load_sc09
-from ardm.data.sounds import load_audio_folder
-from ardm.data.text import has_text8, load_text
+from ardm.data.packed.description import is_packed, open_pack
+from ardm.data.sc09 import has_sc09
+from ardm.data.text import has_text8
 from ardm.media.images.medium import ImageMedium
 from ardm.media.medium import Medium
-from ardm.media.packed import load_packed, packed_kind
 from ardm.media.sounds.medium import SoundMedium
 from ardm.media.text.medium import TextMedium
+
+MEDIA: dict[str, type[Medium]] = {"text": TextMedium, "images": ImageMedium, "sound": SoundMedium}
+"""All media, by the names that configurations of data have for them; a new one is added here."""
+PUBLISHED: dict[str, Callable[[Path], bool]] = {"cifar10": has_cifar10, "sc09": has_sc09, "text8": has_text8}
+"""Whether a path holds a published data set, by its kind."""
 
 
 def medium_of(trained: AnyTrained) -> Medium:
     """The medium of a model's items."""
-    if isinstance(trained.config.data, TextData):
-        return TextMedium(trained)
-    return SoundMedium(trained) if isinstance(trained.config.data, SoundData) else ImageMedium(trained)
+    return MEDIA[trained.config.data.medium](trained)
 
 
 def load_corpus(data: DataConfig, path: Path) -> Corpus:
-    """The data set to train on that a configuration names, as it was published or collected, or packed."""
-    if is_packed(path):
-        return load_packed(data, path)
-    if isinstance(data, TextData):
-        return load_text(path, data.kind)
-    if isinstance(data, SoundData):
-        if data.kind == "sc09":
-            return load_sc09(path, data.augmentation)
-        return load_audio_folder(path, data.num_variables, data.augmentation)
-    if data.kind == "cifar10":
-        return load_cifar10(path, data.augmentation, holds_out=data.holds_out)
-    return load_image_folder(path, data.channels, data.augmentation)
+    """The data set to train on that a configuration names, in its original files or packed."""
+    return MEDIA[data.medium].load(data, path)
 
 
 def has_corpus(data: DataConfig, path: Path) -> bool:
-    """Whether the published data set that a configuration names lies at a path; if it names none, anything will do."""
+    """Whether the published data set that a configuration names lies at a path; True if it names none."""
     if is_packed(path):
-        return packed_kind(path) == data.kind
-    published: dict[str, Callable[[Path], bool]] = {"cifar10": has_cifar10, "sc09": has_sc09, "text8": has_text8}
-    return data.kind not in published or published[data.kind](path)
+        return open_pack(path).about.kind == data.kind
+    return data.kind not in PUBLISHED or PUBLISHED[data.kind](path)

@@ -1,6 +1,6 @@
-"""Contents: what users compress, as raw bytes with the fields that tell what they are.
+"""Contents: what users compress, as raw bytes and the fields that describe them.
 
-The raw bytes are those that an entry stores where coding would expand (docs/format.md, Fields).
+An entry stores the raw bytes where coding would expand (docs/format.md, Fields).
 """
 
 from dataclasses import dataclass
@@ -10,10 +10,12 @@ import numpy as np
 from jaxtyping import Int16, UInt8
 
 from ardm.codec.format.fields import BytesFields, Fields, ImageFields, SoundFields, TextFields
+from ardm.data.sound_files import wav_file
 from ardm.errors import DataError
+from ardm.media.images.pictures import png_file
 
 MODES = {2: "LA", 3: "RGB", 4: "RGBA"}
-"""Of images with several channels."""
+"""Modes of images by their number of channels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +32,7 @@ class Content:
 
     @property
     def digest(self) -> bytes:
-        """A hash of all of it, to compare it with what is restored."""
+        """A hash of fields and raw bytes, to compare with the restored content."""
         return blake2b(repr(self.fields).encode() + b"\0" + self.raw).digest()
 
 
@@ -68,7 +70,7 @@ def content_of(value: object, sample_rate: int | None = None) -> Content:
 
 
 def value_of(content: Content) -> str | bytes | np.ndarray:
-    """The value of which `content_of` made the content."""
+    """The value that `content_of` made the content from."""
     match content.fields:
         case TextFields():
             return content.raw.decode()
@@ -83,8 +85,28 @@ def value_of(content: Content) -> str | bytes | np.ndarray:
     return frames_of(content)
 
 
+def restored_file(content: Content) -> bytes:
+    """The file that a content is restored to: a PNG, a WAV, or the very bytes of a text or any other file."""
+    match content.fields:
+        case ImageFields():
+            return png_file(pixels_of(content))
+        case SoundFields(sample_rate=rate):
+            return wav_file(frames_of(content), rate)
+    return content.raw
+
+
+def restored_suffix(fields: Fields) -> str | None:
+    """The suffix that the names of restored files must have; None for any."""
+    match fields:
+        case ImageFields():
+            return ".png"
+        case SoundFields():
+            return ".wav"
+    return None
+
+
 def text_content(text: str) -> Content:
-    """A text."""
+    """The content of a text."""
     try:
         raw = text.encode()
     except UnicodeEncodeError as error:
@@ -93,12 +115,12 @@ def text_content(text: str) -> Content:
 
 
 def bytes_content(raw: bytes) -> Content:
-    """Bytes of any meaning."""
+    """The content of arbitrary bytes."""
     return Content(fields=BytesFields(length=len(raw)), raw=raw)
 
 
 def image_content(pixels: UInt8[np.ndarray, "..."]) -> Content:
-    """An image, grey if it has two axes only."""
+    """The content of an image, which is grey if it has two axes."""
     mode = "L" if pixels.ndim == 2 else MODES.get(pixels.shape[2]) if pixels.ndim == 3 else None
     if mode is None or pixels.size == 0:
         raise DataError(
@@ -116,7 +138,7 @@ def pixels_of(content: Content) -> UInt8[np.ndarray, "H W C"]:
 
 
 def sound_content(frames: Int16[np.ndarray, "..."], sample_rate: int) -> Content:
-    """A sound, mono if it has one axis only."""
+    """The content of a sound, which is mono if it has one axis."""
     num_channels = 1 if frames.ndim == 1 else frames.shape[-1]
     if frames.ndim not in (1, 2) or num_channels not in (1, 2):
         raise DataError(f"a sound has shape (samples,) or (samples, 2); got {frames.shape}")

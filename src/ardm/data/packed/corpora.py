@@ -1,39 +1,39 @@
-"""Packed data sets as corpora: the same items, splits, fingerprints and random draws as of the data that was packed.
+"""Packed data sets as corpora, with the items, splits, fingerprints and random draws of the data that was packed.
 
-Values stay on disk. What is held in memory is where each image or sound begins, its size and its number of places: some
-32 bytes of each.
+Values stay on disk. Held in memory is where each image or sound begins, its size and its number of places: some 32
+bytes each.
 """
 
 import hashlib
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import ClassVar
 
 import numpy as np
 import torch
 from jaxtyping import Int
-from torch import Tensor
 
 from ardm.config import Augmentation
 from ardm.data.alphabet import Alphabet
-from ardm.data.corpus import Split
-from ardm.data.images import augment, no_crops, no_tiles
-from ardm.data.packed.description import SPLITS, Pack
+from ardm.data.corpus import SPLITS, Split, update_digest
+from ardm.data.images import augment_flat, no_tiles
+from ardm.data.packed.description import Pack
 from ardm.data.packed.places import Crops, Items, Windows
 from ardm.data.packed.sampler import StreamSampler
-from ardm.data.sounds import augmented_classes, classes_of, no_clips, no_training_windows, no_windows, noted_title
+from ardm.data.sounds import augmented_classes, classes_of, no_clips, no_windows, noted_title
 from ardm.data.text import too_short
 from ardm.orders import Shape
 
 
 @dataclass(frozen=True, kw_only=True)
 class PackedCorpus:
-    """What packed texts, images and sounds share."""
+    """A packed data set of any medium."""
 
     pack: Pack
 
     @property
     def title(self) -> str:
-        """Its name, as results are reported for it."""
+        """The name that results are reported under."""
         return self.pack.about.title
 
     @property
@@ -43,17 +43,17 @@ class PackedCorpus:
 
     @property
     def alphabet(self) -> Alphabet | None:
-        """What the classes of a text stand for."""
+        """The symbols of a text; None for other data."""
         return self.pack.about.alphabet
 
     @property
     def sample_rate(self) -> int | None:
-        """Samples in a second of sound."""
+        """Samples per second of sound; None for other data."""
         return self.pack.about.sample_rate
 
     @property
     def fingerprint(self) -> str:
-        """That of the data that was packed."""
+        """The fingerprint of the data that was packed."""
         return self.pack.about.fingerprint
 
 
@@ -68,7 +68,7 @@ class PackedText(PackedCorpus):
         return self.alphabet.num_classes
 
     def items(self, name: Split, shape: Shape) -> Items:
-        """The split cut into items of D classes; a shorter rest at its end is left out."""
+        """The split cut into items of D classes; a shorter remainder is dropped."""
         (num_variables,) = shape
         windows = self._windows(name, num_variables, step=num_variables)
         if len(windows) == 0:
@@ -76,12 +76,11 @@ class PackedText(PackedCorpus):
         return Items(windows)
 
     def sampler(self, shape: Shape, device: torch.device) -> StreamSampler:
-        """Random items of the training split, at any place of it."""
-        (num_variables,) = shape
-        return StreamSampler(self._windows("train", num_variables), device)
+        """Random items of the training split."""
+        return StreamSampler(self._windows("train", *shape), device)
 
     def _windows(self, name: Split, num_variables: int, step: int = 1) -> Windows:
-        chosen = bounds(self.pack.about.num_values(), name)
+        chosen = bounds(self.pack.about.num_values, name)
         first, length = np.array([chosen.start]), np.array([len(chosen)])
         return Windows(self.pack.values, first, length, num_variables, step=step, num_classes=self.num_classes)
 
@@ -90,53 +89,44 @@ class PackedText(PackedCorpus):
 class PackedImages(PackedCorpus):
     """Packed images; see `ImageCorpus`."""
 
+    num_classes: ClassVar[int] = 256
+
     augmentation: Augmentation = "none"
-    """What is done to training items at random."""
+    """Random changes to training items."""
     holds_out: bool = True
     """Whether the validation images, which follow those of training, are for validation alone or trained on as well."""
 
-    @property
-    def num_classes(self) -> int:
-        """K: the values of a sub-pixel."""
-        return 256
-
     def items(self, name: Split, shape: Shape) -> Items:
-        """The split cut into tiles of one size; rests at the right and at the bottom are left out."""
-        crops = self._crops(name, shape, tiles=True)
-        if len(crops) == 0:
-            raise no_tiles(self.title, name, shape)
-        return Items(crops)
+        """The split cut into tiles of one size; remainders at the right and at the bottom are dropped."""
+        return Items(self._crops(name, shape, tiles=True))
 
     def sampler(self, shape: Shape, device: torch.device) -> StreamSampler:
         """Random crops of the training split, augmented."""
-        crops = self._crops("train", shape)
-        if len(crops) == 0:
-            raise no_crops(shape)
-
-        def augmented(pixels: Int[Tensor, "B D"], generator: torch.Generator) -> Int[Tensor, "B D"]:
-            return augment(pixels.unflatten(1, shape), self.augmentation, generator).flatten(1)
-
-        return StreamSampler(crops, device, augmented)
+        finish = partial(augment_flat, shape=shape, augmentation=self.augmentation)
+        return StreamSampler(self._crops("train", shape), device, finish)
 
     @cached_property
     def fingerprint(self) -> str:
-        """That of the data that was packed; with images in two splits it is of both."""
+        """The fingerprint of the data that was packed, counting images in two splits twice."""
         if self.holds_out:
             return self.pack.about.fingerprint
         digest, channels = hashlib.sha256(), self.pack.about.channels or 0
         for i in self._chosen("all").tolist():
             (height, width), first = self._sizes[i].tolist(), int(self._firsts[i])
-            digest.update(repr((height, width, channels)).encode())
-            digest.update(self.pack.values.span(first, first + height * width * channels).tobytes())
+            pixels = self.pack.values.span(first, first + height * width * channels)
+            update_digest(digest, pixels.reshape(height, width, channels))
         return digest.hexdigest()
 
     def _crops(self, name: Split, shape: Shape, *, tiles: bool = False) -> Crops:
         chosen = self._chosen(name)
-        return Crops(self.pack.values, self._firsts[chosen], self._sizes[chosen], shape, tiles=tiles)
+        crops = Crops(self.pack.values, self._firsts[chosen], self._sizes[chosen], shape, tiles=tiles)
+        if len(crops) == 0:
+            raise no_tiles(self.title, name, shape)
+        return crops
 
     def _chosen(self, name: Split) -> Int[np.ndarray, "N"]:
         """The images of a split."""
-        train, valid, test = (np.array(bounds(self.pack.about.num_items(), split), np.int64) for split in SPLITS)
+        train, valid, test = (np.array(bounds(self.pack.about.num_items, split), np.int64) for split in SPLITS)
         if not self.holds_out:
             train = np.concatenate([train, valid])
         splits = {"train": train, "valid": valid, "test": test}
@@ -144,7 +134,7 @@ class PackedImages(PackedCorpus):
 
     @cached_property
     def _sizes(self) -> Int[np.ndarray, "N 2"]:
-        return self.pack.sizes.span(0, len(self.pack.sizes)).astype(np.int64).reshape(-1, 2)
+        return _all_sizes(self.pack).reshape(-1, 2)
 
     @cached_property
     def _firsts(self) -> Int[np.ndarray, "N"]:
@@ -154,55 +144,45 @@ class PackedImages(PackedCorpus):
 
 @dataclass(frozen=True, kw_only=True)
 class PackedSounds(PackedCorpus):
-    """Packed sounds; see `AudioCorpus`."""
+    """Packed sounds; see `SoundCorpus`."""
+
+    num_classes: ClassVar[int] = 2**16
 
     window: int = 1
-    """Samples of an item; the title says how many sounds are shorter."""
+    """Samples of an item; the title notes how many sounds are shorter."""
     augmentation: Augmentation = "none"
 
     @property
     def title(self) -> str:
-        """Its name with what was done to its sounds that nobody asked for."""
+        """The name, with notes on clips that were mixed down or are left out."""
         about = self.pack.about
         if about.is_published:
             return about.title
         return noted_title(about.title, self._lengths, about.num_mixed, self.window)
 
-    @property
-    def num_classes(self) -> int:
-        """K: the values of a sample."""
-        return 2**16
-
     def items(self, name: Split, shape: Shape) -> Items:
-        """The split cut into windows of D samples, as classes; shorter rests of longer sounds are left out."""
+        """The split cut into windows of D samples, as classes; remainders of longer clips are dropped."""
         (num_samples,) = shape
-        windows = self._windows(name, num_samples, step=num_samples)
-        if len(windows) == 0:
-            raise no_windows(self.title, name, num_samples)
-        return Items(windows, classes_of)
+        return Items(self._windows(name, num_samples, step=num_samples), classes_of)
 
     def sampler(self, shape: Shape, device: torch.device) -> StreamSampler:
         """Random windows of the training split, augmented."""
-        (num_samples,) = shape
-        windows = self._windows("train", num_samples)
-        if len(windows) == 0:
-            raise no_training_windows(num_samples)
-
-        def augmented(samples: Int[Tensor, "B D"], generator: torch.Generator) -> Int[Tensor, "B D"]:
-            return augmented_classes(samples, self.augmentation, generator)
-
-        return StreamSampler(windows, device, augmented)
+        finish = partial(augmented_classes, augmentation=self.augmentation)
+        return StreamSampler(self._windows("train", *shape), device, finish)
 
     def _windows(self, name: Split, num_samples: int, step: int = 1) -> Windows:
-        chosen = bounds(self.pack.about.num_items(), name)
+        chosen = bounds(self.pack.about.num_items, name)
         if len(chosen) == 0:
             raise no_clips(self.title, name)
         part, pads = slice(chosen.start, chosen.stop), self.pack.about.pads
-        return Windows(self.pack.values, self._firsts[part], self._lengths[part], num_samples, step=step, pads=pads)
+        windows = Windows(self.pack.values, self._firsts[part], self._lengths[part], num_samples, step=step, pads=pads)
+        if len(windows) == 0:
+            raise no_windows(self.title, name, num_samples)
+        return windows
 
     @cached_property
     def _lengths(self) -> Int[np.ndarray, "N"]:
-        return self.pack.sizes.span(0, len(self.pack.sizes)).astype(np.int64)
+        return _all_sizes(self.pack)
 
     @cached_property
     def _firsts(self) -> Int[np.ndarray, "N"]:
@@ -210,11 +190,15 @@ class PackedSounds(PackedCorpus):
 
 
 def bounds(counts: list[int], name: Split) -> range:
-    """Where a split begins and ends, given how much is in each."""
+    """The range of a split, given the number of elements in each."""
     if name == "all":
         return range(sum(counts))
     index = SPLITS.index(name)
     return range(sum(counts[:index]), sum(counts[: index + 1]))
+
+
+def _all_sizes(pack: Pack) -> Int[np.ndarray, "_"]:
+    return pack.sizes.span(0, len(pack.sizes)).astype(np.int64)
 
 
 def _firsts(lengths: Int[np.ndarray, "N"]) -> Int[np.ndarray, "N"]:

@@ -1,4 +1,4 @@
-"""What a packed folder says about itself."""
+"""Descriptions of packed folders, and folders opened by them."""
 
 import dataclasses
 import hashlib
@@ -7,19 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from ardm.config import ImageKind, SoundKind, TextKind
+from ardm.config import DATA_CLASSES, ImageKind, Medium, SoundKind, TextKind
 from ardm.data.alphabet import Alphabet
+from ardm.data.corpus import SPLITS
 from ardm.data.packed.shards import SUFFIX, Run, Shard, check_content, check_size
-from ardm.errors import DataError, UnknownVersionError
-from ardm.runtime.files import write_file
-from ardm.runtime.output import to_json
+from ardm.errors import DataError, UnknownVersionError, UsageError
+from ardm.runtime.files import to_json, write_file
 
 DESCRIPTION_FILE = "ardm-packed.json"
 FORMAT, VERSION = "ardm packed data", 1
-PackedKind = TextKind | ImageKind | SoundKind
-KINDS: dict[str, PackedKind] = {
+DataKind = TextKind | ImageKind | SoundKind
+KINDS: dict[str, DataKind] = {
     "text8": "text8",
     "text": "characters",
     "bytes": "bytes",
@@ -28,15 +28,12 @@ KINDS: dict[str, PackedKind] = {
     "sc09": "sc09",
     "audio": "audio",
 }
-"""By the names that they have on the command line."""
-Medium = Literal["text", "images", "sound"]
-SPLITS: tuple[Literal["train", "valid", "test"], ...] = ("train", "valid", "test")
-"""In the order in which they are stored."""
+"""By the names of data sets, and of presets, on the command line."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SplitSize:
-    """How much of a data set is in a split."""
+    """Size of a split."""
 
     num_items: int
     """Images or sounds; a text is one item."""
@@ -48,45 +45,48 @@ class SplitSize:
 class Description:
     """Everything about a packed data set but its values."""
 
-    kind: PackedKind
+    kind: DataKind
     title: str
     is_published: bool = False
     """Whether its splits are those that everybody reports results for."""
     fingerprint: str
-    """That of the data set that was packed."""
+    """The fingerprint of the data set that was packed."""
     dtype: str
-    """Of a value, in NumPy's words, the order of bytes included."""
+    """NumPy type of a value, with its byte order."""
     splits: dict[str, SplitSize]
     values: tuple[Shard, ...]
     sizes: tuple[Shard, ...] = ()
-    """Of images their heights and widths, of sounds their lengths."""
+    """Heights and widths of images, or lengths of sounds."""
     characters: str | None = None
-    """A text's alphabet; None for bytes."""
+    """The alphabet of a text; None for bytes."""
     channels: int | None = None
-    """Of images."""
+    """Channels of images."""
     size: tuple[int, int] | None = None
-    """Height and width of all images, if they have the same."""
+    """Height and width of all images if they have the same."""
     sample_rate: int | None = None
     pads: bool = False
-    """Whether a sound shorter than an item becomes one, with zeros at its end, or is left out."""
+    """Whether sounds shorter than an item are padded with zeros at their end, or left out."""
     num_mixed: int = 0
-    """Sounds that were mixed down to mono."""
+    """Number of sounds that were mixed down to mono."""
 
     @property
     def medium(self) -> Medium:
         """Text, images or sound."""
-        if self.kind in ("cifar10", "images"):
-            return "images"
-        return "sound" if self.kind in ("sc09", "audio") else "text"
+        return next(cls.medium for cls, kinds in DATA_CLASSES if self.kind in kinds)
+
+    @property
+    def name(self) -> str:
+        """The name of its kind on the command line."""
+        return name_of(self.kind)
 
     @property
     def counts(self) -> list[int]:
-        """The characters, images or clips of each split."""
-        return self.num_values() if self.medium == "text" else self.num_items()
+        """The numbers of characters, images or clips in the three splits."""
+        return self.num_values if self.medium == "text" else self.num_items
 
     @cached_property
     def alphabet(self) -> Alphabet | None:
-        """What the classes of a text stand for."""
+        """The symbols of a text; None for other data."""
         return Alphabet(characters=self.characters) if self.medium == "text" else None
 
     @property
@@ -96,13 +96,15 @@ class Description:
 
     @property
     def num_bytes(self) -> int:
-        """The size of all shards."""
+        """Size of all shards."""
         return sum(shard.num_bytes for shard in self.shards)
 
+    @property
     def num_items(self) -> list[int]:
         """Items of the three splits."""
         return [self.splits[name].num_items for name in SPLITS]
 
+    @property
     def num_values(self) -> list[int]:
         """Values of the three splits."""
         return [self.splits[name].num_values for name in SPLITS]
@@ -110,7 +112,7 @@ class Description:
 
 @dataclass(frozen=True, kw_only=True)
 class Pack:
-    """A packed folder, opened: nothing is missing from it, or longer or shorter than it was written."""
+    """An open packed folder, whose files have their expected sizes."""
 
     folder: Path
     about: Description
@@ -137,22 +139,38 @@ def is_unfinished(path: Path) -> bool:
 
 
 def open_pack(folder: Path) -> Pack:
-    """A packed folder; the sizes of its shards are checked, their content is not (see `check_pack`)."""
+    """A packed folder, after a check of its shards' sizes but not of their content (see `check_pack`)."""
     if is_unfinished(folder):
         raise DataError(f"{folder} was not packed to the end ({DESCRIPTION_FILE} is missing); remove it and pack again")
     if not is_packed(folder):
-        raise DataError(f"{folder} is no packed data set; `ardm data NAME --root DIR --pack FOLDER` makes one")
+        raise DataError(f"{folder} is not a packed data set; `ardm data NAME --root DIR --pack FOLDER` makes one")
     pack = Pack(folder=folder, about=read_description(folder / DESCRIPTION_FILE))
     for shard in pack.about.shards:
         check_size(folder, shard)
-    expected = sum(pack.about.num_values())
+    expected = sum(pack.about.num_values)
     if len(pack.values) != expected:
         raise DataError(f"{folder} is damaged: its shards hold {len(pack.values)} values instead of {expected}")
     return pack
 
 
+def open_kind(folder: Path, kind: DataKind) -> Pack:
+    """A packed folder to train on, of a preset's kind."""
+    pack = open_pack(folder)
+    if pack.about.kind != kind:
+        raise UsageError(f"{folder} is a packed data set of {pack.about.name}, and the preset is for {name_of(kind)}")
+    return pack
+
+
+def open_medium(folder: Path, medium: Medium) -> Pack:
+    """A packed folder to score, of a model's medium."""
+    pack = open_pack(folder)
+    if pack.about.medium != medium:
+        raise UsageError(f"{folder} is a packed data set of {pack.about.medium}, and the model is for {medium}")
+    return pack
+
+
 def check_pack(pack: Pack, advance: Callable[[int], None] = lambda num_bytes: None) -> None:
-    """A DataError for the first shard that is not what was packed to the last bit."""
+    """Raise a DataError for the first shard that differs from what was packed."""
     for shard in pack.about.shards:
         check_content(pack.folder, shard, advance)
 
@@ -172,7 +190,7 @@ def read_description(path: Path) -> Description:
             raise ValueError(f"its format is {stored['format']!r}")
         if stored["version"] != VERSION:
             raise UnknownVersionError(
-                f"{path} is of version {stored['version']} of packed data, and this software reads {VERSION}; "
+                f"{path} has version {stored['version']} of packed data, and this software reads {VERSION}; "
                 "pack the data again, or update ardm"
             )
         if stored["sha256"] != _digest(stored["content"]):
@@ -192,6 +210,11 @@ def _description(content: dict[str, Any]) -> Description:
         "size": None if content["size"] is None else tuple(content["size"]),
     }
     return Description(**(content | changed))
+
+
+def name_of(kind: DataKind) -> str:
+    """The name of a kind on the command line."""
+    return next(name for name, named in KINDS.items() if named == kind)
 
 
 def _digest(content: dict[str, Any]) -> str:

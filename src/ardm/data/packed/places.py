@@ -1,7 +1,7 @@
-"""Places of a run that items are cut from: all, for random items, or those that tile each image, sound or text."""
+"""Places of a run that items are cut from: all of them, or those that tile each image, sound or text."""
 
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int, Integer
@@ -13,22 +13,29 @@ from ardm.orders import Shape
 Rows = Integer[np.ndarray, "B D"]
 
 
-@runtime_checkable
-class Places(Protocol):
-    """Numbered places that an item can be cut from."""
+class Places:
+    """Numbered places of a run that items can be cut from, given how many each piece (an image or a sound) has."""
+
+    def __init__(self, run: Run, counts: Int[np.ndarray, "N"]) -> None:
+        self.run, self.ends = run, counts.cumsum()
 
     def __len__(self) -> int:
-        """How many there are."""
+        return int(self.ends[-1]) if len(self.ends) else 0
 
     def read(self, places: Int[np.ndarray, "B"]) -> Rows:
-        """The values at some of them."""
+        """The values at some places."""
+        raise NotImplementedError
+
+    def locate(self, places: Int[np.ndarray, "B"]) -> tuple[Int[np.ndarray, "B"], Int[np.ndarray, "B"]]:
+        """The piece of each place, and its number within the piece."""
+        piece = np.searchsorted(self.ends, places, side="right")
+        return piece, places - np.where(piece > 0, self.ends[piece - 1], 0)
 
 
-class Windows:
+class Windows(Places):
     """Windows of D values within the pieces of a run (a split of a text, or sounds), at every `step`-th place of each.
 
-    A piece shorter than D has none or, if it is padded, one with zeros at its end. With a number of classes, other
-    values are an error.
+    A piece shorter than D has none or, with `pads`, one with zeros at its end. Values from `num_classes` on are errors.
     """
 
     def __init__(
@@ -42,17 +49,13 @@ class Windows:
         pads: bool = False,
         num_classes: int | None = None,
     ) -> None:
-        self.run, self.firsts, self.lengths, self.num_classes = run, firsts, lengths, num_classes
+        super().__init__(run, np.maximum((np.maximum(lengths, num_variables * pads) - num_variables) // step + 1, 0))
+        self.firsts, self.lengths, self.num_classes = firsts, lengths, num_classes
         self.num_variables, self.step = num_variables, step
-        counts = np.maximum((np.maximum(lengths, num_variables * pads) - num_variables) // step + 1, 0)
-        self.ends = counts.cumsum()
-
-    def __len__(self) -> int:
-        return int(self.ends[-1]) if len(self.ends) else 0
 
     def read(self, places: Int[np.ndarray, "B"]) -> Rows:
         """The windows at these places, in any shards."""
-        piece, within = located(self.ends, places)
+        piece, within = self.locate(places)
         starts = self.firsts[piece] + within * self.step
         stops = starts + np.minimum(self.lengths[piece], self.num_variables)
         rows = np.zeros((len(places), self.num_variables), self.run.dtype)
@@ -61,12 +64,12 @@ class Windows:
         if self.num_classes is not None and rows.max(initial=0) >= self.num_classes:
             raise DataError(
                 f"{self.run.folder} is damaged: it has a class {rows.max()} of {self.num_classes}; "
-                f"ardm data packed --root {self.run.folder} says in which file"
+                f"`ardm data packed --root {self.run.folder}` names the damaged file"
             )
         return rows
 
 
-class Crops:
+class Crops(Places):
     """Crops of one size of the images of a run, at every place of each or (`tiles`) at those that do not overlap."""
 
     def __init__(
@@ -78,17 +81,14 @@ class Crops:
         *,
         tiles: bool = False,
     ) -> None:
-        self.run, self.firsts, self.sizes, self.shape = run, firsts, sizes, shape
+        self.firsts, self.sizes, self.shape = firsts, sizes, shape
         self.steps = shape[:2] if tiles else (1, 1)
         rows, self.columns = (np.maximum((sizes[:, axis] - shape[axis]) // self.steps[axis] + 1, 0) for axis in (0, 1))
-        self.ends = (rows * self.columns).cumsum()
-
-    def __len__(self) -> int:
-        return int(self.ends[-1]) if len(self.ends) else 0
+        super().__init__(run, rows * self.columns)
 
     def read(self, places: Int[np.ndarray, "B"]) -> Rows:
         """The crops at these places, row by row, pixel by pixel."""
-        image, within = located(self.ends, places)
+        image, within = self.locate(places)
         tops, lefts = within // self.columns[image] * self.steps[0], within % self.columns[image] * self.steps[1]
         height, width, channels = self.shape
         crops = np.empty((len(places), height, width, channels), self.run.dtype)
@@ -101,16 +101,8 @@ class Crops:
         return crops.reshape(len(places), -1)
 
 
-def located(
-    ends: Int[np.ndarray, "N"], places: Int[np.ndarray, "B"]
-) -> tuple[Int[np.ndarray, "B"], Int[np.ndarray, "B"]]:
-    """Of places numbered through all pieces the piece and the number within it, given where each piece's end."""
-    piece = np.searchsorted(ends, places, side="right")
-    return piece, places - np.where(piece > 0, ends[piece - 1], 0)
-
-
 class Items:
-    """The items at all places, each read when it is asked for: an array of rows that is not in memory."""
+    """The items at all places, read on access as if from an array of rows."""
 
     def __init__(self, places: Places, to_classes: Callable[[Rows], Rows] = lambda rows: rows) -> None:
         self.places, self.to_classes = places, to_classes
@@ -119,11 +111,11 @@ class Items:
         return len(self.places)
 
     def __getitem__(self, index: Any) -> Any:
-        """Rows, or one row, as of an array: by a number, a slice, or a list of numbers."""
+        """Rows for a slice or a list of numbers, one row for a number."""
         chosen = np.arange(*index.indices(len(self))) if isinstance(index, slice) else np.asarray(index)
         if chosen.size and chosen.dtype.kind not in "iu":
-            raise IndexError(f"items are taken by their numbers, not by {chosen.dtype}")
+            raise IndexError(f"items are indexed by integers, not by {chosen.dtype}")
         if chosen.size and not -len(self) <= chosen.min() <= chosen.max() < len(self):
-            raise IndexError(f"there are {len(self)} items, and one of {chosen.min()}..{chosen.max()} was asked for")
+            raise IndexError(f"there are {len(self)} items; got an index in {chosen.min()}..{chosen.max()}")
         rows = self.to_classes(self.places.read(chosen.astype(np.int64).reshape(-1) % max(len(self), 1)))
         return rows if chosen.ndim else rows[0]

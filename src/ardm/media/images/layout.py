@@ -7,39 +7,37 @@
 | grey | grey | one |
 | grey | RGB | three: G, R - G + 128, B - G + 128, modulo 256 |
 
-RGB whose three channels are equal everywhere lies on canvases as grey does; the side bytes tell. They also hold alpha:
-a form, and what it says, deflated (a constant alpha is one byte instead).
+RGB with three equal channels is placed like grey, marked in the side bytes. They also hold alpha: a form, and data of
+that form, deflated (a constant alpha is one byte instead).
 
 | first side byte | a pixel's byte, modulo 256 |
 |---|---|
 | 0 | alpha |
 | 1 | alpha - left |
 | 2 | alpha - above |
-| 3 | alpha - left - above + the one left of that above |
-| 4 | the only alpha there is |
-| 7 | there is no alpha |
-| + 8 | as before, and the three channels are equal |
+| 3 | alpha - left - above + above left |
+| 4 | the constant alpha |
+| 7 | no alpha |
+| + 8 | as above, with three equal channels |
 """
 
-import io
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import UInt8
-from PIL import Image
+from jaxtyping import Bool, UInt8
 
-from ardm.codec.format.fields import Fields, ImageFields
+from ardm.codec.format.fields import ImageFields
 from ardm.codec.format.wire import deflate, inflate
 from ardm.codec.windows import Canvas
 from ardm.data.image_files import IMAGE_SUFFIXES, opened_image, unpacked
 from ardm.errors import DamagedError, DataError
 from ardm.media.contents import Content, image_content, pixels_of
-from ardm.media.layout import Placement
+from ardm.media.layout import Layout, Placement
 from ardm.orders import Shape
 
 GREY_IN_COLOUR = np.array([[[False, True, True]]])
-"""The hidden channels of a grey image in a model of colour."""
+"""Hidden channels of a grey image in a model of colour."""
 CONSTANT = 4
 NO_ALPHA = 7
 EQUAL_CHANNELS = 8
@@ -47,11 +45,10 @@ EQUAL_CHANNELS = 8
 Plane = UInt8[np.ndarray, "H W"]
 
 
-class ImageLayout:
+class ImageLayout(Layout[ImageFields]):
     """Images for a model of 1 or 3 channels."""
 
-    title = "images"
-    suffixes: Collection[str] = IMAGE_SUFFIXES
+    title, fields, dtype, suffixes = "images", ImageFields, np.uint8, IMAGE_SUFFIXES
 
     def __init__(self, num_channels: int) -> None:
         self._num_channels = num_channels
@@ -64,16 +61,12 @@ class ImageLayout:
             raise DataError(f"{path} has mode {plain.mode}; 8-bit grey and RGB images are handled, convert it first")
         return image_content(np.asarray(plain))
 
-    def takes(self, fields: Fields) -> bool:
-        """Images of any kind."""
-        return isinstance(fields, ImageFields)
-
     def place(self, content: Content) -> Placement:
-        """The colours on canvases, alpha at the side."""
-        assert isinstance(content.fields, ImageFields)
-        pixels, mode = pixels_of(content), content.fields.mode
-        side = encode_alpha(pixels[:, :, -1]) if mode.endswith("A") else b""
-        colours = pixels[:, :, : len(mode.removesuffix("A"))]
+        """The colours on canvases, alpha in the side bytes."""
+        pixels = pixels_of(content)
+        has_alpha = pixels.shape[2] in (2, 4)
+        side = encode_alpha(pixels[:, :, -1]) if has_alpha else b""
+        colours = pixels[:, :, : pixels.shape[2] - has_alpha]
         if colours.shape[2] == 3 and (colours == colours[:, :, :1]).all():
             side = bytes([EQUAL_CHANNELS | (side[0] if side else NO_ALPHA)]) + side[1:]
             colours = colours[:, :, :1]
@@ -87,21 +80,17 @@ class ImageLayout:
             return [Canvas(values=colours)]
         return [Canvas(values=np.broadcast_to(colours, (*colours.shape[:2], 3)), hidden=GREY_IN_COLOUR)]
 
-    def sizes(self, fields: Fields, side: bytes) -> list[Shape]:
+    def sizes(self, fields: ImageFields, side: bytes) -> list[Shape]:
         """One canvas, or three for a colour image and a grey model."""
-        assert isinstance(fields, ImageFields)
         num_canvases = 3 if self._num_channels == 1 and not _is_grey(fields, side) else 1
         return [(fields.height, fields.width, self._num_channels)] * num_canvases
 
-    def blank(self, fields: Fields, side: bytes) -> list[Canvas]:
-        """Zeros, with the same channels hidden."""
-        assert isinstance(fields, ImageFields)
-        hidden = GREY_IN_COLOUR if self._num_channels == 3 and _is_grey(fields, side) else None
-        return [Canvas(values=np.zeros(size, np.uint8), hidden=hidden) for size in self.sizes(fields, side)]
+    def hidden(self, fields: ImageFields, side: bytes) -> Bool[np.ndarray, "..."] | None:
+        """The second and third channels of a grey image in a model of colour."""
+        return GREY_IN_COLOUR if self._num_channels == 3 and _is_grey(fields, side) else None
 
-    def raw(self, fields: Fields, side: bytes, canvases: Sequence[Canvas]) -> bytes:
+    def raw(self, fields: ImageFields, side: bytes, canvases: Sequence[Canvas]) -> bytes:
         """The pixels row by row."""
-        assert isinstance(fields, ImageFields)
         colours = np.concatenate([canvas.values for canvas in canvases], axis=2)
         if _is_grey(fields, side):
             colours = np.repeat(colours[:, :, :1], 3 if fields.mode.startswith("RGB") else 1, axis=2)
@@ -121,14 +110,6 @@ def _is_grey(fields: ImageFields, side: bytes) -> bool:
     if not fits or (equal_channels and not is_rgb):
         raise DamagedError(f"its side bytes are none of an image of mode {fields.mode}")
     return equal_channels or not is_rgb
-
-
-def image_file(content: Content) -> bytes:
-    """A PNG file of an image."""
-    assert isinstance(content.fields, ImageFields)
-    pixels, file = pixels_of(content), io.BytesIO()
-    Image.fromarray(pixels[:, :, 0] if content.fields.mode == "L" else pixels).save(file, format="PNG")
-    return file.getvalue()
 
 
 def _differences(colours: UInt8[np.ndarray, "H W 3"]) -> UInt8[np.ndarray, "H W 3"]:

@@ -1,4 +1,4 @@
-"""Images: files and masks in, PNG files out."""
+"""The medium of images: files and masks in, PNG files out."""
 
 import re
 from collections.abc import Sequence
@@ -8,54 +8,69 @@ import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
 from ardm.checkpoint import AnyTrained
+from ardm.codec.format.fields import ImageFields
 from ardm.config import MAX_VARIABLES, ImageData
 from ardm.data.cifar10 import has_cifar10, load_cifar10
 from ardm.data.corpus import Corpus
 from ardm.data.image_files import opened_image
 from ardm.data.images import load_images, parse_size, read_image
-from ardm.data.packed.description import is_packed
+from ardm.data.packed.corpora import PackedImages
+from ardm.data.packed.description import Pack, is_packed, open_kind, open_medium
 from ardm.errors import DataError, UsageError
+from ardm.media.images.layout import ImageLayout
 from ardm.media.images.pictures import grid, write_png
-from ardm.media.medium import GappedItem, Samples
-from ardm.media.packed import packed_images
+from ardm.media.medium import GappedItem, Medium, Samples
 from ardm.orders import Shape
-from ardm.runtime.files import check_writable
-from ardm.runtime.output import to_json, write_output
+from ardm.runtime.files import check_writable, to_json, write_output
 
 HIDDEN_GREY = 128
-"""How hidden sub-pixels are shown: the paper's absorbing value."""
+"""The value of hidden sub-pixels in pictures: the paper's absorbing value."""
 
 Images = UInt8[np.ndarray, "N H W C"]
 
 
-class ImageMedium:
+class ImageMedium(Medium):
     """The pixels of an image model."""
 
+    data: ImageData
     unit = "bits/dim"
-    budgets: tuple[int, ...] = (3072, 500, 100, 50)
+    budgets = (3072, 500, 100, 50)
     num_states = 8
-    orders: tuple[str, ...] = ("raster", "spaced", "halton")
+    orders = ("raster", "spaced", "halton")
 
     def __init__(self, trained: AnyTrained) -> None:
-        assert isinstance(trained.config.data, ImageData)
-        self.data, self._own_shape = trained.config.data, trained.model.shape
+        super().__init__(trained)
+        height, width, channels = self.own_shape
+        self.layout = ImageLayout(self.data.channels)
+        self.item_fields = ImageFields(width=width, height=height, mode="RGB" if channels == 3 else "L")
+
+    @staticmethod
+    def load(data: ImageData, path: Path) -> Corpus:
+        """The images to train on."""
+        if is_packed(path):
+            pack = check_channels(open_kind(path, data.kind), data.channels)
+            return PackedImages(pack=pack, augmentation=data.augmentation, holds_out=data.holds_out)
+        if data.kind == "cifar10":
+            return load_cifar10(path, data.augmentation, holds_out=data.holds_out)
+        return load_images(path, data.channels, data.augmentation)
 
     def corpus(self, path: Path) -> Corpus:
-        """CIFAR-10 where it is, or an image or a folder of images, perhaps packed."""
+        """CIFAR-10 if it is there, or an image or a folder of images, perhaps packed."""
         if is_packed(path):
-            return packed_images(path, self.data.channels, holds_out=self.data.holds_out)
+            pack = check_channels(open_medium(path, "images"), self.data.channels)
+            return PackedImages(pack=pack, holds_out=self.data.holds_out or pack.about.kind != "cifar10")
         if self.data.kind == "cifar10" and has_cifar10(path):
-            return load_cifar10(path, holds_out=self.data.holds_out)  # else it would not be known as the model's data
-        return load_images(path, self.data.channels)
+            return load_cifar10(path, holds_out=self.data.holds_out)  # held out as in training: the same fingerprint
+        return load_images(path, self.data.channels, to_score=True)
 
     def shape(self, size: str | None) -> Shape:
         """WIDTHxHEIGHT, or the size that the model was trained on."""
         if size is None:
-            return self._own_shape
+            return self.own_shape
         return self._checked((*parse_size(size), self.data.channels), f"--size {size}")
 
     def gapped_item(self, source: str, mask: str | None) -> GappedItem:
-        """An image file and what to fill: where a mask image is white, a rectangle, or where it is transparent."""
+        """An image file to fill where a mask image is white, in a rectangle, or where it is transparent."""
         path = Path(source)
         pixels = read_image(path, self.data.channels, with_alpha=mask is None)
         shape = self._checked(pixels.shape, str(path))
@@ -103,6 +118,16 @@ class ImageMedium:
         return shape
 
 
+def check_channels(pack: Pack, channels: int) -> Pack:
+    """The pack, unless it holds grey images for a model of colour, or the reverse."""
+    if pack.about.channels != channels:
+        raise UsageError(
+            f"{pack.folder} was packed with {pack.about.channels} channels, and {channels} are needed; "
+            f"pack it with --channels {channels}"
+        )
+    return pack
+
+
 def read_gaps(path: Path, mask: str | None, height: int, width: int) -> Bool[np.ndarray, "H W"]:
     """True at each pixel to fill."""
     if mask is None:
@@ -119,7 +144,7 @@ def read_gaps(path: Path, mask: str | None, height: int, width: int) -> Bool[np.
 
 
 def read_mask(path: Path, height: int, width: int) -> Bool[np.ndarray, "H W"]:
-    """The bright pixels of a mask image, which has at most 8 bits a sample."""
+    """The bright pixels of a mask image of at most 8 bits per sample."""
     if not path.is_file():
         raise UsageError(f"--mask must be a rectangle LEFT,TOP,RIGHT,BOTTOM or an image file, and {path} is neither")
     with opened_image(path) as image:
@@ -132,13 +157,13 @@ def read_mask(path: Path, height: int, width: int) -> Bool[np.ndarray, "H W"]:
 
 
 def transparent_pixels(path: Path) -> Bool[np.ndarray, "H W"]:
-    """The wholly transparent pixels of an image; an error if it has none, or half transparent ones."""
+    """The transparent pixels of an image; an error if there are none, or partly transparent ones."""
     with opened_image(path) as image:
         alpha = np.asarray(image.convert("RGBA").getchannel("A"))
     if (alpha == 255).all():
         raise UsageError(f"{path} has no transparent pixels to fill; say what to fill with --mask")
     if ((alpha > 0) & (alpha < 255)).any():
         raise DataError(
-            f"{path} is half transparent in places; make pixels to fill wholly transparent and the others opaque"
+            f"{path} has partly transparent pixels; make pixels to fill fully transparent and the others opaque"
         )
     return alpha == 0

@@ -1,4 +1,4 @@
-"""Pictures as arrays: grids of images, PNG files."""
+"""Pictures: grids of images, and PNG files."""
 
 import io
 from pathlib import Path
@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from ardm.runtime.files import written_whole
+from ardm.runtime.files import write_file
 
 GAP = 2
 """Pixels between the images of a grid."""
@@ -17,7 +17,7 @@ Picture = UInt8[np.ndarray, "_ _ _"]
 
 
 def grid(images: UInt8[np.ndarray, "N H W C"], columns: int) -> Picture:
-    """Images in rows on white; a single one as it is."""
+    """Images in rows on white, or a single image unchanged."""
     count, height, width, channels = images.shape
     if count == 1:
         return images[0]
@@ -31,17 +31,18 @@ def grid(images: UInt8[np.ndarray, "N H W C"], columns: int) -> Picture:
 
 
 def write_png(path: Path, picture: Picture) -> None:
-    """Write a grey or colour image."""
-    with written_whole(path) as temporary:
-        _image(picture).save(temporary, format="PNG")
+    """Write a picture to a PNG file."""
+    write_file(path, png_file(picture))
 
 
 def quick_png(picture: Picture) -> bytes:
-    """A grey or colour image as a PNG file that is made fast rather than small."""
+    """A PNG file that is made fast rather than small."""
+    return png_file(picture, compress_level=1)
+
+
+def png_file(picture: Picture, compress_level: int = -1) -> bytes:
+    """A PNG file of a picture with 1 to 4 channels."""
     file = io.BytesIO()
-    _image(picture).save(file, format="PNG", compress_level=1)
+    image = Image.fromarray(picture[:, :, 0] if picture.shape[2] == 1 else picture)
+    image.save(file, format="PNG", compress_level=compress_level)
     return file.getvalue()
-
-
-def _image(picture: Picture) -> Image.Image:
-    return Image.fromarray(picture[:, :, 0] if picture.shape[2] == 1 else picture)

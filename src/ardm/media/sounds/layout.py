@@ -1,4 +1,4 @@
-"""Sounds: 16-bit, mono or stereo, of any length and rate.
+"""Sounds of 16 bits, mono or stereo, of any length and rate.
 
 Class k stands for the sample k - 32768. A stereo sound has two canvases, left and right, or by a side byte:
 
@@ -6,22 +6,22 @@ Class k stands for the sample k - 32768. A stereo sound has two canvases, left a
 |---|---|
 | none | left, right |
 | 1 | left, right - left modulo 2^16 |
-| 2 | left alone: the right one equals it |
+| 2 | left; right is equal |
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int16
 
-from ardm.codec.format.fields import Fields, SoundFields
+from ardm.codec.format.fields import SoundFields
 from ardm.codec.windows import Canvas
-from ardm.data.sound_files import AUDIO_SUFFIXES, read_sound, wav_file
+from ardm.data.sound_files import SOUND_SUFFIXES, read_sound
 from ardm.data.sounds import ZERO_CLASS
 from ardm.errors import DamagedError, DataError
 from ardm.media.contents import Content, frames_of, sound_content
-from ardm.media.layout import Placement
+from ardm.media.layout import Layout, Placement
 from ardm.orders import Shape
 
 SEPARATE, DIFFERENCE, EQUAL = b"", b"\1", b"\2"
@@ -29,44 +29,34 @@ SEPARATE, DIFFERENCE, EQUAL = b"", b"\1", b"\2"
 Channel = Int16[np.ndarray, "N"]
 
 
-class SoundLayout:
+class SoundLayout(Layout[SoundFields]):
     """Sounds for a model of mono sound."""
 
-    title = "16-bit sound"
-    suffixes: Collection[str] = AUDIO_SUFFIXES
+    title, fields, suffixes = "16-bit sound", SoundFields, SOUND_SUFFIXES
 
     def read(self, path: Path) -> Content:
         """The samples of a WAV or FLAC file."""
-        recording = read_sound(path)
-        num_channels = recording.frames.shape[1]
+        sound = read_sound(path)
+        num_channels = sound.frames.shape[1]
         if num_channels > 2:
             raise DataError(f"{path} has {num_channels} channels; mono and stereo are handled, split it first")
-        return sound_content(recording.frames, recording.rate)
-
-    def takes(self, fields: Fields) -> bool:
-        """Sounds of any kind."""
-        return isinstance(fields, SoundFields)
+        return sound_content(sound.frames, sound.rate)
 
     def place(self, content: Content) -> Placement:
-        """A canvas for each channel that has something of its own."""
+        """A canvas for each channel that differs from the others."""
         left, *others = frames_of(content).T
         if not others:
             return Placement(canvases=[_canvas(left)])
         side, right = _cheapest(left, others[0])
         return Placement(canvases=[_canvas(channel) for channel in (left, *right)], side=side)
 
-    def sizes(self, fields: Fields, side: bytes) -> list[Shape]:
+    def sizes(self, fields: SoundFields, side: bytes) -> list[Shape]:
         """One canvas, or two."""
-        assert isinstance(fields, SoundFields)
         if side not in (SEPARATE, DIFFERENCE, EQUAL) or (side and fields.num_channels == 1):
             raise DamagedError(f"its channels have a form without meaning: {side[:8].hex()}")
         return [(fields.num_samples,)] * (1 if side == EQUAL else fields.num_channels)
 
-    def blank(self, fields: Fields, side: bytes) -> list[Canvas]:
-        """Zeros."""
-        return [Canvas(values=np.zeros(size, np.uint16)) for size in self.sizes(fields, side)]
-
-    def raw(self, fields: Fields, side: bytes, canvases: Sequence[Canvas]) -> bytes:
+    def raw(self, fields: SoundFields, side: bytes, canvases: Sequence[Canvas]) -> bytes:
         """The samples of all channels in turn."""
         channels = [_samples(canvas) for canvas in canvases]
         if side == DIFFERENCE:
@@ -76,14 +66,8 @@ class SoundLayout:
         return np.stack(channels, axis=1).astype("<i2").tobytes()
 
 
-def sound_file(content: Content) -> bytes:
-    """A WAV file of a sound."""
-    assert isinstance(content.fields, SoundFields)
-    return wav_file(frames_of(content), content.fields.sample_rate)
-
-
 def _cheapest(left: Channel, right: Channel) -> tuple[bytes, list[Channel]]:
-    """The form of a stereo sound and what it has besides the left channel; steps tell what a channel costs."""
+    """The form of a stereo sound and its channels besides the left one; rough channels cost more."""
     difference = right - left  # wraps around
     if not difference.any():
         return EQUAL, []

@@ -1,4 +1,4 @@
-"""Sound: WAV and FLAC files and ranges of time in, WAV files and spectrograms out."""
+"""The medium of sound: WAV and FLAC files and ranges of time in, WAV files and spectrograms out."""
 
 import math
 import re
@@ -10,48 +10,63 @@ import numpy as np
 from jaxtyping import Bool, Int, Int16
 
 from ardm.checkpoint import AnyTrained
+from ardm.codec.format.fields import SoundFields
 from ardm.config import MAX_VARIABLES, SoundData
 from ardm.data.corpus import Corpus
-from ardm.data.packed.description import is_packed
+from ardm.data.packed.corpora import PackedSounds
+from ardm.data.packed.description import is_packed, open_kind, open_medium
 from ardm.data.sc09 import has_sc09, load_sc09
 from ardm.data.sound_files import write_wav
-from ardm.data.sounds import ZERO_CLASS, load_audio, read_audio
+from ardm.data.sounds import ZERO_CLASS, load_sounds, read_clip
 from ardm.errors import UsageError
 from ardm.media.images.pictures import Picture, write_png
-from ardm.media.medium import GappedItem, Samples
-from ardm.media.packed import packed_sounds
+from ardm.media.medium import GappedItem, Medium, Samples
+from ardm.media.sounds.layout import SoundLayout
 from ardm.media.sounds.spectrograms import Panel, draw_spectrograms
 from ardm.orders import Shape
-from ardm.runtime.files import check_writable
-from ardm.runtime.output import to_json, write_output
+from ardm.runtime.files import check_writable, to_json, write_output
 
 BUDGETS_PER_STAGE = (1000, 500, 100, 50)
 MAX_COLUMNS = 4
-"""Of spectrograms in a picture of several samples."""
+"""Columns of spectrograms in a picture of several samples."""
 
 Sound = Int16[np.ndarray, "_"]
 
 
-class SoundMedium:
+class SoundMedium(Medium):
     """The samples of a model of 16-bit sound."""
 
+    data: SoundData
     unit = "bits/sample"
     num_states = 5
-    orders: tuple[str, ...] = ()
+    orders = ()
 
     def __init__(self, trained: AnyTrained) -> None:
-        assert isinstance(trained.config.data, SoundData)
+        super().__init__(trained)
         assert trained.sample_rate is not None
-        self.data, self.rate, self._own_shape = trained.config.data, trained.sample_rate, trained.model.shape
+        self.rate = trained.sample_rate
         self.budgets = tuple(trained.model.num_stages * calls for calls in BUDGETS_PER_STAGE)
+        self.layout = SoundLayout()
+        self.item_fields = SoundFields(num_samples=self.own_shape[0], num_channels=1, sample_rate=self.rate)
+
+    @staticmethod
+    def load(data: SoundData, path: Path) -> Corpus:
+        """The sounds to train on."""
+        if is_packed(path):
+            pack = open_kind(path, data.kind)
+            return PackedSounds(pack=pack, window=data.num_variables, augmentation=data.augmentation)
+        if data.kind == "sc09":
+            return load_sc09(path, data.augmentation)
+        return load_sounds(path, data.num_variables, data.augmentation)
 
     def corpus(self, path: Path) -> Corpus:
-        """SC09 where it is, or a sound file or a folder of them, perhaps packed."""
-        is_sc09 = self.data.kind == "sc09" and has_sc09(path)
+        """SC09 if it is there, or a sound file or a folder of them, perhaps packed."""
+        (num_samples,) = self.own_shape
         if is_packed(path):
-            corpus: Corpus = packed_sounds(path, *self._own_shape)
+            corpus: Corpus = PackedSounds(pack=open_medium(path, "sound"), window=num_samples)
         else:
-            corpus = load_sc09(path) if is_sc09 else load_audio(path, *self._own_shape)
+            is_sc09 = self.data.kind == "sc09" and has_sc09(path)
+            corpus = load_sc09(path) if is_sc09 else load_sounds(path, num_samples, to_score=True)
         assert corpus.sample_rate is not None
         self._check_rate(corpus.sample_rate, path)
         return corpus
@@ -59,15 +74,15 @@ class SoundMedium:
     def shape(self, size: str | None) -> Shape:
         """A duration in seconds, or the model's own."""
         if size is None:
-            return self._own_shape
+            return self.own_shape
         if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", size) or round(float(size) * self.rate) < 1:
             raise UsageError(f"--size must be a duration in seconds, such as 1.5; got {size!r}")
         return self._checked(round(float(size) * self.rate), f"--size {size}")
 
     def gapped_item(self, source: str, mask: str | None) -> GappedItem:
-        """A sound file with the ranges of time to fill, in seconds."""
+        """A sound file with ranges of time to fill, in seconds."""
         path = Path(source)
-        clip = read_audio(path)
+        clip = read_clip(path)
         self._check_rate(clip.rate, path)
         shape = self._checked(len(clip.samples), str(path))
         if mask is None:
@@ -88,7 +103,7 @@ class SoundMedium:
         check_writable(path)
 
     def write(self, samples: Samples, path: Path | None, *, as_json: bool) -> None:
-        """A WAV file for each sample (or state), or one picture of all."""
+        """A WAV file per sample (or state), or one picture of all."""
         chains = [[self._sound(state) for state in chain] for chain in samples.chains]
         if as_json:
             key = "chains" if samples.is_chain else "samples"
@@ -135,7 +150,7 @@ class SoundMedium:
 
     def _check_rate(self, rate: int, path: Path) -> None:
         if rate != self.rate:
-            raise UsageError(f"{path} has {rate} samples a second, and this model is for {self.rate}; resample it")
+            raise UsageError(f"{path} has {rate} samples per second, and this model is for {self.rate}; resample it")
 
     def _checked(self, num_samples: int, name: str) -> Shape:
         if num_samples > MAX_VARIABLES:
@@ -163,10 +178,10 @@ def time_ranges(mask: str, num_samples: int, rate: int) -> Bool[np.ndarray, "T"]
 
 
 def check_numbered(path: Path, count: int) -> None:
-    """A usage error for several files of which one is there already: nobody has named it."""
+    """Raise a UsageError if one of several numbered files, which the user has not named, exists."""
     taken = [file for file in numbered(path, count) if count > 1 and file.exists()]
     if taken:
-        raise UsageError(f"{taken[0]} is there already; remove it or choose another name than {path.name}")
+        raise UsageError(f"{taken[0]} exists already; remove it or choose another name than {path.name}")
 
 
 def numbered(path: Path, count: int) -> Sequence[Path]:

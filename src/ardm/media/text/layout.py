@@ -1,23 +1,23 @@
 """Texts and bytes of any length.
 
-Characters that a model's alphabet does not have are hidden from it and kept as side bytes, called escapes:
+Characters outside a model's alphabet are hidden from it and kept in the side bytes, as escapes:
 
-    form: 0 plain, 1 deflated | number | for each the number of other places before it since the last one | UTF-8
+    form: 0 plain, 1 deflated | number | for each the number of other places since the last one | their UTF-8
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool, Int, UInt32
 
-from ardm.codec.format.fields import BytesFields, Fields, TextFields
+from ardm.codec.format.fields import BytesFields, TextFields
 from ardm.codec.format.wire import Cursor, deflate, inflate, varint
 from ardm.codec.windows import Canvas
 from ardm.data.alphabet import check_utf8
 from ardm.errors import DamagedError
 from ardm.media.contents import Content, bytes_content, text_content
-from ardm.media.layout import Placement
+from ardm.media.layout import Layout, Placement
 from ardm.orders import Shape
 
 PLAIN, DEFLATED = 0, 1
@@ -26,45 +26,34 @@ Codes = UInt32[np.ndarray, "N"]
 """Unicode code points."""
 
 
-class BytesLayout:
+class BytesLayout(Layout[BytesFields]):
     """Any file for a model of bytes."""
 
-    title = "bytes"
-    suffixes: Collection[str] = ()
+    title, fields, dtype = "bytes", BytesFields, np.uint8
 
     def read(self, path: Path) -> Content:
         """The bytes of a file."""
         return bytes_content(path.read_bytes())
 
-    def takes(self, fields: Fields) -> bool:
-        """Bytes alone."""
-        return isinstance(fields, BytesFields)
-
     def place(self, content: Content) -> Placement:
         """The bytes themselves."""
         return Placement(canvases=[Canvas(values=np.frombuffer(content.raw, np.uint8))])
 
-    def sizes(self, fields: Fields, side: bytes) -> list[Shape]:
+    def sizes(self, fields: BytesFields, side: bytes) -> list[Shape]:
         """One canvas."""
-        assert isinstance(fields, BytesFields)
         if side:
             raise DamagedError("bytes have no side bytes")
         return [(fields.length,)]
 
-    def blank(self, fields: Fields, side: bytes) -> list[Canvas]:
-        """Zeros."""
-        return [Canvas(values=np.zeros(size, np.uint8)) for size in self.sizes(fields, side)]
-
-    def raw(self, fields: Fields, side: bytes, canvases: Sequence[Canvas]) -> bytes:
+    def raw(self, fields: BytesFields, side: bytes, canvases: Sequence[Canvas]) -> bytes:
         """The bytes themselves."""
         return canvases[0].values.tobytes()
 
 
-class TextLayout:
+class TextLayout(Layout[TextFields]):
     """UTF-8 texts for a model of characters."""
 
-    title = "text"
-    suffixes: Collection[str] = ()
+    title, fields = "text", TextFields
 
     def __init__(self, characters: str) -> None:
         self._codes = _code_points(characters)
@@ -77,10 +66,6 @@ class TextLayout:
         check_utf8(content, str(path))
         return text_content(content.decode())
 
-    def takes(self, fields: Fields) -> bool:
-        """Texts alone."""
-        return isinstance(fields, TextFields)
-
     def place(self, content: Content) -> Placement:
         """The classes of the characters, and the escapes."""
         codes = _code_points(content.raw.decode())
@@ -91,20 +76,20 @@ class TextLayout:
         side = encode_escapes(np.flatnonzero(unknown), codes[unknown])
         return Placement(canvases=[Canvas(values=np.where(unknown, 0, classes), hidden=unknown)], side=side)
 
-    def sizes(self, fields: Fields, side: bytes) -> list[Shape]:
+    def sizes(self, fields: TextFields, side: bytes) -> list[Shape]:
         """One canvas."""
-        assert isinstance(fields, TextFields)
         return [(fields.length,)]
 
-    def blank(self, fields: Fields, side: bytes) -> list[Canvas]:
-        """Zeros, with escaped places hidden."""
-        assert isinstance(fields, TextFields)
-        hidden = _mask(decode_escapes(side, fields.length)[0], fields.length) if side else None
-        return [Canvas(values=np.zeros(fields.length, np.uint16), hidden=hidden)]
+    def hidden(self, fields: TextFields, side: bytes) -> Bool[np.ndarray, "N"] | None:
+        """The escaped places."""
+        if not side:
+            return None
+        hidden = np.zeros(fields.length, bool)
+        hidden[decode_escapes(side, fields.length)[0]] = True
+        return hidden
 
-    def raw(self, fields: Fields, side: bytes, canvases: Sequence[Canvas]) -> bytes:
+    def raw(self, fields: TextFields, side: bytes, canvases: Sequence[Canvas]) -> bytes:
         """The text in UTF-8."""
-        assert isinstance(fields, TextFields)
         codes = self._codes[canvases[0].values]
         if side:
             places, escaped = decode_escapes(side, fields.length)
@@ -125,11 +110,11 @@ def encode_escapes(places: Int[np.ndarray, "E"], codes: UInt32[np.ndarray, "E"])
 def decode_escapes(side: bytes, length: int) -> tuple[Int[np.ndarray, "E"], UInt32[np.ndarray, "E"]]:
     """The places and code points that side bytes hold, of a text of a length."""
     cursor = Cursor(side)
-    form, data = cursor.byte(most=DEFLATED), cursor.rest()
+    form, data = cursor.byte(maximum=DEFLATED), cursor.rest()
     # A gap of k bytes stands for k places or more, a character for one.
     cursor = Cursor(inflate(data, 5 * length + 10) if form == DEFLATED else data)
-    count = cursor.varint(least=1, most=length)
-    places = np.cumsum([cursor.varint(most=length) + 1 for _ in range(count)]) - 1
+    count = cursor.varint(minimum=1, maximum=length)
+    places = np.cumsum([cursor.varint(maximum=length) + 1 for _ in range(count)]) - 1
     try:
         codes = _code_points(cursor.rest().decode())
     except UnicodeDecodeError:
@@ -141,9 +126,3 @@ def decode_escapes(side: bytes, length: int) -> tuple[Int[np.ndarray, "E"], UInt
 
 def _code_points(text: str) -> Codes:
     return np.frombuffer(text.encode("utf-32-le"), "<u4").astype(np.uint32)
-
-
-def _mask(places: Int[np.ndarray, "E"], length: int) -> Bool[np.ndarray, "N"]:
-    mask = np.zeros(length, bool)
-    mask[places] = True
-    return mask

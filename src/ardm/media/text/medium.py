@@ -1,41 +1,55 @@
-"""Text: files and gaps in, characters out."""
+"""The medium of text: files and gaps in, characters out."""
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from ardm.checkpoint import AnyTrained
+from ardm.codec.format.fields import BytesFields, TextFields
 from ardm.config import TextData
 from ardm.data.corpus import Corpus
-from ardm.data.packed.description import is_packed
+from ardm.data.packed.corpora import PackedText
+from ardm.data.packed.description import is_packed, open_kind, open_medium
 from ardm.data.text import load_own_text, load_text8
 from ardm.errors import UsageError
-from ardm.media.medium import GappedItem, Samples
-from ardm.media.packed import packed_text
+from ardm.media.medium import GappedItem, Medium, Samples
 from ardm.media.text.gaps import parse_gaps
+from ardm.media.text.layout import BytesLayout, TextLayout
 from ardm.orders import Shape
-from ardm.runtime.files import check_writable, write_file
-from ardm.runtime.output import to_json, write_output
+from ardm.runtime.files import check_writable, to_json, write_file, write_output
 
 
-class TextMedium:
+class TextMedium(Medium):
     """The characters or bytes of a text model."""
 
-    budgets: tuple[int, ...] = (250, 100, 50, 20, 10)
+    data: TextData
+    budgets = (250, 100, 50, 20, 10)
     num_states = 5
-    orders: tuple[str, ...] = ("raster", "reverse", "spaced", "halton", "pseudorandom")
+    orders = ("raster", "reverse", "spaced", "halton", "pseudorandom")
 
     def __init__(self, trained: AnyTrained) -> None:
-        assert isinstance(trained.config.data, TextData)
+        super().__init__(trained)
         assert trained.alphabet is not None
-        self.data, self.alphabet = trained.config.data, trained.alphabet
-        self.is_bytes = self.alphabet.characters is None
+        self.alphabet, characters = trained.alphabet, trained.alphabet.characters
+        self.is_bytes, (length,) = characters is None, self.own_shape
         self.unit = "bits/byte" if self.is_bytes else "bits/char"
+        self.layout = BytesLayout() if characters is None else TextLayout(characters)
+        self.item_fields = BytesFields(length=length) if self.is_bytes else TextFields(length=length)
+
+    @staticmethod
+    def load(data: TextData, path: Path) -> Corpus:
+        """The text to train on."""
+        if is_packed(path):
+            return PackedText(pack=open_kind(path, data.kind))
+        return load_text8(path) if data.kind == "text8" else load_own_text(path, data.kind)
 
     def corpus(self, path: Path) -> Corpus:
         """The text8 file where the model is for it, or any text in the model's alphabet; either may be packed."""
         if is_packed(path):
-            return packed_text(path, self.alphabet)
+            pack = open_medium(path, "text")
+            if pack.about.alphabet != self.alphabet:
+                raise UsageError(f"{path} was packed with another alphabet than the model's; give the text itself")
+            return PackedText(pack=pack)
         if self.data.kind == "text8" and (path.is_dir() or path.name == "text8"):
             return load_text8(path)
         return load_own_text(path, self.data.kind, self.alphabet)
@@ -51,11 +65,11 @@ class TextMedium:
         return parse_gaps(read_input(source), "_" if mask is None else mask, self.alphabet, self.data.num_variables)
 
     def check_output(self, path: Path | None, count: int, *, as_json: bool) -> None:
-        """Text may go to the screen or to any file."""
+        """Text may be printed or go to any file."""
         check_writable(path)
 
     def write(self, samples: Samples, path: Path | None, *, as_json: bool) -> None:
-        """Lines of text, a block of lines for each chain, or raw bytes in a file."""
+        """Lines of text, a block of lines per chain, or raw bytes in a file."""
         if samples.is_chain:
             self._write_chains(samples, path, as_json=as_json)
         else:
