@@ -22,7 +22,7 @@ class DepthMap(nn.Module):
     """S deterministic maps that take every data class to a common absorbing value.
 
     `maps[s][v]` is the value at level s of a variable whose value at level s+1 is v; each map lists all V
-    values, and entries that no data class reaches are never read. The last map acts on the data.
+    values, and entries that no data class reaches are never read. The last map is applied to the data.
     """
 
     levels: Int[Tensor, "L K"]
@@ -45,29 +45,16 @@ class DepthMap(nn.Module):
         return self.levels[level, x]
 
     def middle(self, values: Int[Tensor, "B D"], level: Int[Tensor, "B D"]) -> Int[Tensor, "B D"]:
-        """For showing values of a level: the mean of the data classes that decay to them, rounded down."""
-        return self._middles()[level, values]
-
-    def _middles(self) -> Int[Tensor, "L V"]:
+        """A class to show for each value of a level: the mean of those that decay to it, rounded down."""
         classes = torch.arange(self.num_classes, device=self.levels.device).expand_as(self.levels)
         zeros = classes.new_zeros(len(self.levels), self.num_values)
         sums, counts = (zeros.scatter_add(1, self.levels, part) for part in (classes, torch.ones_like(classes)))
-        return sums // counts.clamp(min=1)
+        return (sums // counts.clamp(min=1))[level, values]
 
     def transition_matrix(self, stage: int) -> Float[Tensor, "V V"]:
         """The paper's P of a stage: P[l, k] = 1 where child k, reachable at level stage+1, has parent l."""
         matrix = torch.zeros(self.num_values, self.num_values)
         matrix[self.levels[stage], self.levels[stage + 1]] = 1
-        return matrix
-
-    def cumulative_matrix(self, stage: int) -> Float[Tensor, "V V"]:
-        """The paper's P-bar: the product of the transition matrices of this stage and all later ones.
-
-        The identity for stage = S. Computed as a product, as a reference for `levels`.
-        """
-        matrix = torch.eye(self.num_values)
-        for s in reversed(range(stage, self.num_stages)):
-            matrix = self.transition_matrix(s) @ matrix
         return matrix
 
 
@@ -105,11 +92,10 @@ class BaseDepthMap(DepthMap):
 
     def digit_scale(self, stage: Int[Tensor, "B"]) -> Int[Tensor, "B"]:
         """The weight b^(S-1-stage) of the digit that a stage generates."""
-        exponent = self.num_stages - 1 - stage
-        return torch.pow(self.base, exponent)
+        return torch.pow(self.base, self.num_stages - 1 - stage)
 
 
 def absorbing(num_classes: int, value: int | None = None) -> DepthMap:
-    """One stage: every class decays at once to `value`, or to a class of its own (index K) by default."""
+    """A depth map of one stage: every class decays at once to `value`, by default a new class with index K."""
     value = num_classes if value is None else value
     return DepthMap([[value] * max(num_classes, value + 1)], num_classes)

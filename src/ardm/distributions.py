@@ -1,7 +1,7 @@
 """Distributions of a variable's next value: categorical rows, and mixtures of discretized logistics.
 
-Sampling from rows inverts the cumulative distribution in float64. The usual Gumbel trick in float32 starves the tail:
-its noise has 2^-24 granularity, so classes rarer than about 1e-7 are drawn at the wrong rate.
+Rows are sampled by inverting the cumulative distribution in float64. The usual Gumbel trick in float32 starves the
+tail: its noise has 2^-24 granularity, so classes rarer than about 1e-7 are drawn at the wrong rate.
 """
 
 import math
@@ -15,7 +15,7 @@ from torch import Tensor
 
 NEGATIVE_INFINITY = float("-inf")
 LARGEST_UNIFORM = 1 - 2.0**-52
-"""Below it u * F is less than F however it is rounded, so that the search ends at a class of positive probability."""
+"""Up to here u * F stays below F however it is rounded, so that only classes of positive probability are drawn."""
 
 
 @runtime_checkable
@@ -33,7 +33,6 @@ class Children(NamedTuple):
     values: Int[Tensor, "B N C"]
 
     def sample(self, generator: torch.Generator, *, temperature: float = 1.0, top_p: float = 1.0) -> Int[Tensor, "B N"]:
-        """A value for each variable; exact with the defaults."""
         choice = sample_categorical(sharpen(self.log_probs, temperature=temperature, top_p=top_p), generator)
         return self.values.gather(-1, choice[..., None])[..., 0]
 
@@ -42,8 +41,8 @@ class Children(NamedTuple):
 class LogisticMixture:
     """Mixtures of M discretized logistics over the classes 0..K-1 (Salimans et al., 2017).
 
-    Class x covers the interval y(x) +- 1/(K-1) around y(x) = 2 x / (K-1) - 1; the first and the last class have the
-    tails as well, so that the classes' probabilities sum to one exactly.
+    Class x covers the interval y(x) +- 1/(K-1) around y(x) = 2 x / (K-1) - 1; the first and the last class include
+    the tails, so that the classes' probabilities sum to one exactly.
     """
 
     log_weights: Float[Tensor, "B N M"]
@@ -69,7 +68,7 @@ class LogisticMixture:
         A temperature scales the logarithms of the weights and the widths of the components.
         """
         if top_p != 1:
-            raise ValueError("top-p needs a list of classes, which a mixture of logistics has not; use the temperature")
+            raise ValueError("top-p is unavailable for mixtures of logistics; use the temperature")
         component = sample_categorical(sharpen(self.log_weights, temperature=temperature), generator)[..., None]
         mean = self.means.gather(-1, component)[..., 0].double()
         scale = self.log_scales.gather(-1, component)[..., 0].double().exp() * temperature
@@ -77,34 +76,6 @@ class LogisticMixture:
         y = mean + scale * uniform.logit()
         last = self.num_classes - 1
         return ((y + 1) * (last / 2)).clamp(0, last).round().long()
-
-    def interval(self, x: Int[Tensor, "B N"], precision: int) -> tuple[Int[Tensor, "B N"], Int[Tensor, "B N"]]:
-        """Where the code interval of x begins, and its size, out of 2^precision; each class has at least 1.
-
-        In float64, so the same on one machine but perhaps not on another: an exact codec needs integer tables.
-        """
-        start = self._start(x, precision)
-        return start, self._start(x + 1, precision) - start
-
-    def value_at(self, code: Int[Tensor, "B N"], precision: int) -> Int[Tensor, "B N"]:
-        """The class whose interval holds a code, by bisection: no row of all classes is built."""
-        low, high = torch.zeros_like(code), torch.full_like(code, self.num_classes)
-        while (high - low > 1).any():  # start(low) <= code < start(high)
-            middle = (low + high) // 2
-            is_below = self._start(middle, precision) <= code
-            low, high = torch.where(is_below, middle, low), torch.where(is_below, high, middle)
-        return low
-
-    def _start(self, x: Int[Tensor, "B N"], precision: int) -> Int[Tensor, "B N"]:
-        """floor(P(< x) (2^precision - K)) + x, for x = 0..K: strictly increasing, since P(< x) does not fall."""
-        spare = 2**precision - self.num_classes
-        if spare < 0:
-            raise ValueError(f"{self.num_classes} classes need a precision of more than {precision} bits")
-        edge = (2 * x.double() - 1) / (self.num_classes - 1) - 1
-        below = ((edge[..., None] - self.means.double()) * (-self.log_scales.double()).exp()).sigmoid()
-        total = (self.log_weights.double().exp() * below).sum(-1).clamp(0, 1)
-        total = torch.where(x <= 0, 0.0, torch.where(x >= self.num_classes, 1.0, total))
-        return (total * spare).floor().long() + x
 
 
 def _log_one_minus_exp(z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
@@ -124,7 +95,7 @@ def sample_categorical(log_probs: Float[Tensor, "*B C"], generator: torch.Genera
 
 
 def invert_cdf(log_probs: Float[Tensor, "*B C"], uniform: Float[Tensor, "*B"]) -> Int[Tensor, "*B"]:
-    """The class whose cumulative interval [F(c-1), F(c)) holds uniform * F(last), for uniform in [0, 1)."""
+    """The class whose cumulative interval [F(c-1), F(c)) contains uniform * F(last), for uniform in [0, 1)."""
     cumulative = log_probs.double().softmax(-1).cumsum(-1)
     threshold = uniform.double().clamp(max=LARGEST_UNIFORM)[..., None] * cumulative[..., -1:]
     index = torch.searchsorted(cumulative, threshold, right=True)[..., 0]
@@ -134,7 +105,7 @@ def invert_cdf(log_probs: Float[Tensor, "*B C"], uniform: Float[Tensor, "*B"]) -
 def sharpen(log_probs: Float[Tensor, "*B C"], *, temperature: float = 1.0, top_p: float = 1.0) -> Float[Tensor, "*B C"]:
     """The row at a temperature, cut to the smallest set of likeliest classes with mass >= top_p.
 
-    With the defaults the row is returned as it is. Samples from a sharpened row have no likelihood under the model.
+    The defaults return the row itself. Samples from a sharpened row have no likelihood under the model.
     """
     if not 0 < temperature < math.inf:
         raise ValueError(f"the temperature must be positive and finite, got {temperature}")

@@ -1,4 +1,4 @@
-"""Orders in which variables are revealed, and the masks that follow from an order and a step.
+"""Orders: the sequence in which variables are revealed, and the mask at each step.
 
 Notation (the whole package)
     shape   of an item: (D,) for text and audio, (height, width, channels) for images
@@ -25,21 +25,35 @@ Shape = tuple[int, ...]
 
 
 def raster(shape: Shape) -> Order:
-    """The order 0, 1, ..., D-1: left to right."""
+    """The order 0, 1, ..., D-1: left to right.
+
+    >>> from ardm.orders import raster
+    >>> raster((1, 2, 3)).tolist()
+    [0, 1, 2, 3, 4, 5]
+    """
     return np.arange(_num_variables(shape))
 
 
 def reverse(shape: Shape) -> Order:
-    """The order D-1, ..., 1, 0: right to left."""
+    """The order D-1, ..., 1, 0: right to left.
+
+    >>> from ardm.orders import reverse
+    >>> reverse((4,)).tolist()
+    [3, 2, 1, 0]
+    """
     return np.arange(_num_variables(shape))[::-1].copy()
 
 
 def spaced(shape: Shape, stride: int | None = None) -> Order:
-    """Every stride-th variable, then the same shifted by one, and so on: 0, k, 2k, ..., 1, k+1, ...
+    """Every stride-th variable from the first, then from the second, and so on: 0, k, 2k, ..., 1, k+1, ...
 
     In an image the pixels a stride apart on both axes form a lattice; the lattices follow each other by their
     offsets (row, column), and each is revealed channel by channel. Members of a group that is revealed in one call
     lie `stride` apart. The default, for each axis, is about the square root of its size.
+
+    >>> from ardm.orders import spaced
+    >>> spaced((7,), 3).tolist()
+    [0, 3, 6, 1, 4, 2, 5]
     """
     num_variables = _num_variables(shape)
     longest = max(shape[:2])
@@ -52,19 +66,23 @@ def spaced(shape: Shape, stride: int | None = None) -> Order:
 
 
 def strands(num_variables: int, length: int) -> Order:
-    """Strands of so many variables in a row that grow side by side: 0, k, 2k, ..., then 1, k+1, ..., for length k.
+    """Strands of `length` variables in a row that grow side by side: 0, k, 2k, ..., then 1, k+1, ..., for length k.
 
-    With as many calls as a strand is long, each call adds one variable to every strand (see `schedule.in_strands`).
+    With k calls, each adds one variable to every strand (see `schedule.in_strands`).
     """
     return spaced((num_variables,), length)
 
 
 def halton(shape: Shape) -> Order:
-    """Each new variable far from those before, by radical inverses (Halton, 1960).
+    """An order whose next variable lies far from all before it, by radical inverses (Halton, 1960).
 
     Variables on a line are sorted by their base-2 radical inverse (van der Corput). Those of an image are listed by
     their first visit from the Halton sequence in bases 2, 3 and 5: point n lies in the cell
     floor(size * inverse(n)) of each axis.
+
+    >>> from ardm.orders import halton
+    >>> halton((8,)).tolist()
+    [0, 4, 2, 6, 1, 5, 3, 7]
     """
     num_variables = _num_variables(shape)
     if len(shape) == 1:
@@ -81,6 +99,10 @@ def pseudorandom(shape: Shape, seed: int = 0) -> Order:
     """A fixed random-looking order: the variables sorted by the SplitMix64 hash of (seed, index).
 
     Defined by 64-bit integer arithmetic alone, so it never changes with a library's version.
+
+    >>> from ardm.orders import pseudorandom
+    >>> pseudorandom((6,), seed=1).tolist()
+    []
     """
     start = np.uint64(_splitmix64(np.array([seed & (2**64 - 1)], np.uint64))[0])
     return np.argsort(_splitmix64(start + np.arange(_num_variables(shape), dtype=np.uint64)), kind="stable")
@@ -111,11 +133,10 @@ def _scaled_inverses(num_points: int, base: int, size: int) -> Int[np.ndarray, "
 def _period(base: int, size: int) -> int:
     """The least power q of the base such that each of `size` equal cells of [0, 1) holds a whole [a/q, (a+1)/q).
 
-    Which of these intervals an inverse lies in depends on n modulo q alone. The q of several bases are coprime, so
-    as many points as their product meet every combination, and so every cell. Below 2 * base * size.
+    n modulo q decides which of these intervals an inverse lies in. The q of several bases are coprime, so their
+    product of points meets every combination, and so every cell. Below 2 * base * size.
     """
-    q = 1
-    # In units of 1/q a cell is q/size long, and the next whole number is up to 1 - gcd/size from its start.
+    q = 1  # in units of 1/q a cell is q/size long, and the next whole number is up to 1 - gcd/size from its start
     while q < 2 * size - math.gcd(q, size):
         q *= base
     return q
@@ -130,7 +151,7 @@ def _splitmix64(x: UInt64[np.ndarray, "N"]) -> UInt64[np.ndarray, "N"]:
 
 
 MIN_STRAND, MAX_STRAND = 10, 250
-"""The shortest and longest strands that are trained for: calls of a stage with which items are coded."""
+"""The shortest and longest strands in training; items are coded with this range of calls per stage."""
 
 NAMED_ORDERS: dict[str, Callable[[Shape], Order]] = {
     "raster": raster,
@@ -139,11 +160,11 @@ NAMED_ORDERS: dict[str, Callable[[Shape], Order]] = {
     "halton": halton,
     "pseudorandom": pseudorandom,
 }
-"""Orders that a name alone determines (the command line adds `random`: a fresh one for each item)."""
+"""The orders that need a shape alone; the command line adds `random`, a fresh one for each item."""
 
 
 def check_orders(orders: Int[Tensor, "..."], shape: tuple[int, int, int]) -> None:
-    """A ValueError unless the orders have shape (N, S, D) and each row is a permutation of 0..D-1."""
+    """Raise a ValueError unless the orders have shape (N, S, D) and each row is a permutation of 0..D-1."""
     if tuple(orders.shape) != shape:
         raise ValueError(f"expected orders of shape (items, stages, variables) {shape}, got {tuple(orders.shape)}")
     if not (orders.sort(-1).values == torch.arange(shape[-1], device=orders.device)).all():
@@ -151,7 +172,7 @@ def check_orders(orders: Int[Tensor, "..."], shape: tuple[int, int, int]) -> Non
 
 
 def random_orders(num_items: int, num_variables: int, generator: torch.Generator) -> Int[Tensor, "B D"]:
-    """Independent uniform orders, one a row, on the generator's device.
+    """Independent uniform orders, one per row, on the generator's device.
 
     The inverse of a uniform permutation is uniform too, so the rows serve as ranks as well.
     """
@@ -160,7 +181,7 @@ def random_orders(num_items: int, num_variables: int, generator: torch.Generator
 
 
 def strand_ranks(num_variables: int, lengths: Int[Tensor, "B"]) -> Int[Tensor, "B D"]:
-    """The inverses of orders in strands, one length a row."""
+    """The inverses of orders in strands, one length per row."""
     lengths = lengths[:, None]
     index = torch.arange(num_variables, device=lengths.device)
     offset, num_whole, rest = index % lengths, num_variables // lengths, num_variables % lengths
@@ -168,7 +189,7 @@ def strand_ranks(num_variables: int, lengths: Int[Tensor, "B"]) -> Int[Tensor, "
 
 
 def random_strand_ranks(num_items: int, num_variables: int, generator: torch.Generator) -> Int[Tensor, "B D"]:
-    """The inverses of orders in strands: lengths with uniform logarithms, one strand of all variables at most."""
+    """The inverses of random orders in strands: lengths have uniform logarithms and are at most D."""
     least, most = min(MIN_STRAND, num_variables), min(MAX_STRAND, num_variables)
     power = torch.rand(num_items, generator=generator, device=generator.device, dtype=torch.float64)
     lengths = least * ((most + 1) / least) ** power
@@ -178,7 +199,12 @@ def random_strand_ranks(num_items: int, num_variables: int, generator: torch.Gen
 def random_stage_orders(
     num_items: int, num_stages: int, num_variables: int, generator: torch.Generator
 ) -> Int[Tensor, "B S D"]:
-    """A fresh uniform order for each item and stage (Alg. 3)."""
+    """A fresh uniform order for each item and stage (Alg. 3).
+
+    >>> import ardm, torch
+    >>> ardm.random_stage_orders(2, 1, 4, torch.Generator()).sort(-1).values.tolist()
+    [[[0, 1, 2, 3]], [[0, 1, 2, 3]]]
+    """
     return random_orders(num_items * num_stages, num_variables, generator).view(num_items, num_stages, num_variables)
 
 

@@ -1,11 +1,11 @@
 """Parametrizations: how the outputs of a network become p(child | parent) at a stage (Sec. 3.2).
 
-    data       K logits a variable. theta^(s) sums the class probabilities below each child and renormalises them
+    data       K logits per variable. theta^(s) sums the class probabilities below each child and renormalises them
                over the children of the parent. Needs nothing but the maps.
-    direct     S*b logits a variable, of which stage s uses its own b: the digit of the base-b expansion.
-    logistic   3M outputs a variable: a mixture of M discretized logistics over all K classes. One stage only.
-    companded  the same with means on a logarithmic scale.
-All work in log space throughout: a child that the maps cannot reach has log-probability -inf, and no other.
+    direct     S*b logits per variable, b for each stage: the digit of the base-b expansion.
+    logistic   3M outputs per variable: a mixture of M discretized logistics over all K classes. One stage only.
+    companded  a logistic mixture with means on a logarithmic scale.
+All work in log space throughout: the children that the maps cannot reach, and only they, have log-probability -inf.
 Notation as in `depth`.
 """
 
@@ -19,6 +19,10 @@ from torch import Tensor
 from ardm.depth import BaseDepthMap, DepthMap
 from ardm.distributions import NEGATIVE_INFINITY, ChildDistribution, Children, LogisticMixture
 
+Outputs = Float[Tensor, "B N O"]
+Values = Int[Tensor, "B N"]
+Stages = Int[Tensor, "B"]
+
 
 @runtime_checkable
 class Parametrization(Protocol):
@@ -27,36 +31,24 @@ class Parametrization(Protocol):
     depth: DepthMap
     num_outputs: int
 
-    def log_prob(
-        self,
-        outputs: Float[Tensor, "B N O"],
-        parent: Int[Tensor, "B N"],
-        child: Int[Tensor, "B N"],
-        stage: Int[Tensor, "B"],
-    ) -> Float[Tensor, "B N"]:
+    def log_prob(self, outputs: Outputs, parent: Values, child: Values, stage: Stages) -> Float[Tensor, "B N"]:
         """log p(child | parent) in nats, exact."""
 
-    def children(self, outputs: Float[Tensor, "B N O"], parent: Int[Tensor, "B N"], stage: int) -> ChildDistribution:
+    def children(self, outputs: Outputs, parent: Values, stage: int) -> ChildDistribution:
         """The distribution of each variable's child."""
 
 
 class DataParametrization:
-    """K logits a variable, restricted to the children of the parent: theta^(s) of Sec. 3.2.
+    """K logits per variable, restricted to the children of the parent: theta^(s) of Sec. 3.2.
 
-    p(child | parent) = sum of p(k) over classes k below the child / the same over classes below the parent.
+    p(child | parent) = sum of p(k) over classes k below the child / sum of p(k) over classes k below the parent.
     """
 
     def __init__(self, depth: DepthMap) -> None:
         self.depth = depth
         self.num_outputs = depth.num_classes
 
-    def log_prob(
-        self,
-        outputs: Float[Tensor, "B N O"],
-        parent: Int[Tensor, "B N"],
-        child: Int[Tensor, "B N"],
-        stage: Int[Tensor, "B"],
-    ) -> Float[Tensor, "B N"]:
+    def log_prob(self, outputs: Outputs, parent: Values, child: Values, stage: Stages) -> Float[Tensor, "B N"]:
         """log p(child | parent), the ratio of two masked log-sum-exps; a plain log-softmax when S = 1."""
         if self.depth.num_stages == 1:
             return outputs.log_softmax(-1).gather(-1, child[..., None])[..., 0]
@@ -64,7 +56,7 @@ class DataParametrization:
         below_child = (self.depth.levels[stage + 1][:, None] == child[..., None]) & below_parent
         return _masked_logsumexp(outputs, below_child) - _masked_logsumexp(outputs, below_parent)
 
-    def children(self, outputs: Float[Tensor, "B N O"], parent: Int[Tensor, "B N"], stage: int) -> Children:
+    def children(self, outputs: Outputs, parent: Values, stage: int) -> Children:
         """All values that occur at level stage+1, with their log-probabilities given the parent."""
         if self.depth.num_stages == 1:
             return Children(outputs.log_softmax(-1), self.depth.levels[1].expand_as(outputs))
@@ -77,7 +69,7 @@ class DataParametrization:
 
 
 class DirectParametrization:
-    """S*b logits a variable; stage s uses its own b of them, one for each digit (Sec. 3.2).
+    """S*b logits per variable, b for each stage: one for each digit (Sec. 3.2).
 
     Digits that would lead beyond class K-1 have probability zero.
     """
@@ -87,32 +79,24 @@ class DirectParametrization:
         self._base_depth = depth
         self.num_outputs = depth.num_stages * depth.base
 
-    def log_prob(
-        self,
-        outputs: Float[Tensor, "B N O"],
-        parent: Int[Tensor, "B N"],
-        child: Int[Tensor, "B N"],
-        stage: Int[Tensor, "B"],
-    ) -> Float[Tensor, "B N"]:
+    def log_prob(self, outputs: Outputs, parent: Values, child: Values, stage: Stages) -> Float[Tensor, "B N"]:
         """log p(digit | parent), the digit being (child - parent) / b^(S-1-s)."""
         log_probs = self._digit_log_probs(outputs, parent, stage)
         scale = self._base_depth.digit_scale(stage)[:, None]
         digit = (child - parent) // scale
         return log_probs.gather(-1, digit[..., None])[..., 0]
 
-    def children(self, outputs: Float[Tensor, "B N O"], parent: Int[Tensor, "B N"], stage: int) -> Children:
+    def children(self, outputs: Outputs, parent: Values, stage: int) -> Children:
         """The b digits of the stage with their log-probabilities."""
         stages = torch.full(parent.shape[:1], stage, device=parent.device)
         log_probs = self._digit_log_probs(outputs, parent, stages)
         return Children(log_probs, self._digit_values(parent, stages))
 
-    def _digit_values(self, parent: Int[Tensor, "B N"], stage: Int[Tensor, "B"]) -> Int[Tensor, "B N b"]:
+    def _digit_values(self, parent: Values, stage: Stages) -> Int[Tensor, "B N b"]:
         digits = torch.arange(self._base_depth.base, device=parent.device)
         return parent[..., None] + self._base_depth.digit_scale(stage)[:, None, None] * digits
 
-    def _digit_log_probs(
-        self, outputs: Float[Tensor, "B N O"], parent: Int[Tensor, "B N"], stage: Int[Tensor, "B"]
-    ) -> Float[Tensor, "B N b"]:
+    def _digit_log_probs(self, outputs: Outputs, parent: Values, stage: Stages) -> Float[Tensor, "B N b"]:
         logits = outputs.unflatten(-1, (self.depth.num_stages, self._base_depth.base))
         index = stage[:, None, None, None].expand(-1, logits.shape[1], 1, logits.shape[3])
         logits = logits.gather(2, index)[:, :, 0]  # (B, N, b)
@@ -121,15 +105,15 @@ class DirectParametrization:
 
 
 MAX_LOG_SCALE = 5.0
-"""Logistics wider than this many (e to its power) half ranges are flat over the classes anyway."""
+"""Logistics wider than e to this many half ranges are flat over the classes anyway."""
 
 
 class LogisticMixtureParametrization:
-    """3M outputs a variable: logits, means and log-scales of a mixture of M discretized logistics over K classes.
+    """3M outputs per variable: logits, means and log-scales of a mixture of M discretized logistics over K classes.
 
-    Means begin spread over the classes and scales as wide as the gaps between them, so that outputs of zero are
-    nearly uniform. `min_log_scale` bounds scales from below, in units of half the range of classes: a bin of K = 2^16
-    classes is e^-10.4 wide, so that -7 (the authors') would keep every class below 2^-6.9.
+    Outputs of zero are nearly uniform: means spread over the classes, scales as wide as the gaps between them.
+    `min_log_scale` bounds scales from below, in units of half the range of classes: a bin of K = 2^16 classes is
+    e^-10.4 wide, so that -7 (the authors') would keep the probability of every class below 2^-6.9.
     """
 
     def __init__(self, depth: DepthMap, num_components: int, min_log_scale: float) -> None:
@@ -142,21 +126,15 @@ class LogisticMixtureParametrization:
         self.num_outputs = 3 * num_components
         self._starts: dict[tuple[torch.device, torch.dtype], tuple[Tensor, Tensor]] = {}
 
-    def log_prob(
-        self,
-        outputs: Float[Tensor, "B N O"],
-        parent: Int[Tensor, "B N"],
-        child: Int[Tensor, "B N"],
-        stage: Int[Tensor, "B"],
-    ) -> Float[Tensor, "B N"]:
+    def log_prob(self, outputs: Outputs, parent: Values, child: Values, stage: Stages) -> Float[Tensor, "B N"]:
         """log p(child), the logarithm of a difference of the mixture's cumulative distribution."""
         return self._mixture(outputs).log_prob(child)
 
-    def children(self, outputs: Float[Tensor, "B N O"], parent: Int[Tensor, "B N"], stage: int) -> LogisticMixture:
-        """The mixture itself; rows of all classes are never built."""
+    def children(self, outputs: Outputs, parent: Values, stage: int) -> LogisticMixture:
+        """The mixture itself; no row of all classes is built."""
         return self._mixture(outputs)
 
-    def _mixture(self, outputs: Float[Tensor, "B N O"]) -> LogisticMixture:
+    def _mixture(self, outputs: Outputs) -> LogisticMixture:
         logits, places, log_scales = outputs.chunk(3, dim=-1)
         centres, first_log_scales = self._start(outputs.device, outputs.dtype)
         return LogisticMixture(
@@ -167,19 +145,19 @@ class LogisticMixtureParametrization:
         )
 
     def _start(self, device: torch.device, dtype: torch.dtype) -> tuple[Float[Tensor, "M"], Float[Tensor, "M"]]:
-        """What outputs of zero stand for: centres and scales, computed once for a device."""
+        """The centres and log-scales that outputs of zero stand for, computed once per device."""
         if (device, dtype) not in self._starts:
             centres = self.centres(device).to(dtype)
             self._starts[device, dtype] = (centres, self.first_log_scales(centres))
         return self._starts[device, dtype]
 
     def centres(self, device: torch.device | None = None) -> Float64[Tensor, "M"]:
-        """The places, in -1..1, that outputs of zero stand for."""
+        """The places of means, in -1..1, that outputs of zero stand for."""
         places = torch.arange(self.num_components, dtype=torch.float64, device=device)
         return (2 * places + 1) / self.num_components - 1
 
     def first_log_scales(self, centres: Float[Tensor, "M"]) -> Float[Tensor, "M"]:
-        """Logarithms of the scales, in half ranges, that outputs of zero stand for: of the gaps between means."""
+        """The log-scales, in half ranges, that outputs of zero stand for: those of the gaps between means."""
         return torch.full_like(centres, -math.log(self.num_components))
 
     def means(self, places: Float[Tensor, "B N M"]) -> Float[Tensor, "B N M"]:
@@ -188,17 +166,17 @@ class LogisticMixtureParametrization:
 
 
 COMPANDED_UNIT = 8
-"""Companded means are linear within about so many classes around the middle, and logarithmic beyond."""
+"""Companded means are linear within about this many classes around the middle, and logarithmic beyond."""
 MAX_NATS = 10
-"""The logarithm of a companded mean, in units, is at most this: 2^16 classes lie within 8.4."""
+"""The limit of the logarithm of a companded mean, in units: 2^16 classes lie within 8.4."""
 
 
 class CompandedMixtureParametrization(LogisticMixtureParametrization):
-    """The same with means on a logarithmic scale: v stands for 8 (e^|v| - 1) classes on the side of its sign.
+    """A logistic mixture with means on a logarithmic scale: v stands for 8 (e^|v| - 1) classes on the side of its sign.
 
     Sound has most of its samples near the middle class, and the scales of loud passages are thousands of times those
-    of quiet ones. The gradient of a mean grows with the inverse of its scale, so that quiet clips shake a network whose
-    outputs are means themselves; on this scale an output counts in proportion to its size (docs/LOG.md).
+    of quiet ones. The gradient of a mean grows with the inverse of its scale, so that quiet clips destabilise a network
+    whose outputs are means; on this scale an output counts in proportion to its size (docs/LOG.md).
     """
 
     def __init__(self, depth: DepthMap, num_components: int, min_log_scale: float) -> None:
@@ -208,11 +186,9 @@ class CompandedMixtureParametrization(LogisticMixtureParametrization):
         """Nats from the middle to the first and to the last class."""
 
     def first_log_scales(self, centres: Float[Tensor, "M"]) -> Float[Tensor, "M"]:
-        """Logarithms of the scales, in half ranges, that outputs of zero stand for: of the gaps between means."""
         return self.reach * centres.abs() + math.log(self.reach / self._half_range_in_units / self.num_components)
 
     def means(self, places: Float[Tensor, "B N M"]) -> Float[Tensor, "B N M"]:
-        """The means, in half ranges, at places in -1..1."""
         nats = (self.reach * places).clamp(-MAX_NATS, MAX_NATS)
         units = torch.where(nats < 0, -torch.expm1(-nats), torch.expm1(nats))  # a sign would have no gradient at 0
         return units / self._half_range_in_units
