@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow format clean
+.PHONY: demo test test-slow docs format clean
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "ardm needs Python 3.11 or newer")'
@@ -26,9 +26,12 @@ test: $(VENV)/installed
 test-slow: $(VENV)/installed
 	$(BIN)/pytest -m slow
 
+docs: $(VENV)/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 format: $(VENV)/installed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) runs/out .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs/out site .mypy_cache .pytest_cache .ruff_cache .hypothesis

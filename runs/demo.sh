@@ -1,5 +1,5 @@
 #!/bin/sh
-# The demo: the models in the box compress, restore, fill gaps and draw samples, and a report shows it; no GPU is needed.
+# The demo: the bundled models compress, restore, fill gaps and draw samples, and a report shows it; no GPU is needed.
 set -eu
 out=runs/out/demo
 rm -rf "$out"

@@ -1,10 +1,10 @@
-"""Runs of the comparison in one process, each for the steps that fit the same seconds on this machine.
+"""Trains and measures runs of `ardm report paper` in one process, each with as many steps as fit in the same time.
 
     python runs/same_seconds.py DATA RUNS SECONDS NAME...
 
-A name may be followed by a number of steps, as sc09-oa:1900, which then is not found out by timing. The steps that are
-found belong into the manifest (`ardm.apps.report.paper.runs`). One process starts PyTorch once and compiles alike
-networks once, which saves a quarter of the time where training takes two minutes.
+A name may carry its number of steps, as in sc09-oa:1900, and is then not timed. Steps found by timing belong in
+`ardm.apps.report.paper.runs`. One process starts PyTorch once and compiles equal networks once, which saves a quarter
+of the time if training takes two minutes.
 """
 
 import json
@@ -14,8 +14,7 @@ from pathlib import Path
 import torch
 
 from ardm.apps.bench.training import seconds_a_step, warm_up
-from ardm.apps.report.paper.commands import Places
-from ardm.apps.report.paper.entries import Run
+from ardm.apps.report.paper.entries import Places, Run
 from ardm.apps.report.paper.runs import RUNS
 from ardm.cli.main import main, parse
 from ardm.cli.train import Train
@@ -24,11 +23,11 @@ from ardm.runtime.device import Runtime
 from ardm.train.trainer import Trainer
 
 TIMED_STEPS = 60
-"""So many, as the time of a step differs by a tenth over fewer."""
+"""Steps that are timed; over fewer the time per step varies by a tenth."""
 
 
 def train_and_measure(run: Run, places: Places, seconds: float, steps: int | None) -> None:
-    """One run with all of its measurements."""
+    """Train one run and make all of its measurements."""
     [template] = run.training("minutes")
     words = without_steps(places.words(template, run))
     if steps is None:
@@ -47,16 +46,16 @@ def train_and_measure(run: Run, places: Places, seconds: float, steps: int | Non
 
 
 def without_steps(words: list[str]) -> list[str]:
-    """The arguments of a training without its number of steps."""
+    """The arguments of `ardm train` without --steps."""
     at = words.index("--steps")
     return words[:at] + words[at + 2 :]
 
 
 def time_a_step(words: list[str]) -> float:
-    """Seconds of a training step after the first few, which compile."""
+    """Seconds per training step, after the first few, which compile."""
     command = parse(words)
     assert isinstance(command, Train)
-    config = command._config()
+    config = command.config
     trainer = Trainer(config, load_corpus(config.data, command.data), Runtime.choose())
     with trainer.runtime.deterministic():
         warm_up(trainer.train_step)
@@ -64,7 +63,7 @@ def time_a_step(words: list[str]) -> float:
 
 
 def check(status: int) -> None:
-    """Stop at a command that failed."""
+    """Exit if a command failed."""
     if status:
         sys.exit(status)
 

@@ -29,9 +29,9 @@ python runs/spectrograms.py "$out/samples.png" "$out"/sample-*.wav
 ardm export "$out/oa" -o "$out/oa.model" --data "$data" --order pseudorandom:0 --calls 50 --items 16
 ardm bench codec --model "$out/oa.model" --data "$data" --items 1000 --calls 50
 
-# The model `audio` of the box: 16 minutes more, and the coding of its card on a CPU.
-ardm train sc09 --data "$data" --out "$out/box" --resume --base 4 --widths 96 192 256 384 --depths 2 2 2 4 \
+# The bundled model `audio`: 16 minutes more, and the coding of its card on a CPU.
+ardm train sc09 --data "$data" --out "$out/bundled" --resume --base 4 --widths 96 192 256 384 --depths 2 2 2 4 \
     --augmentation flips --steps 20500 --eval-every 1000
-ardm eval "$out/box" "$data" --items 1000 --passes 16 --batch-size 100
-ardm export "$out/box" -o "$out/audio.model" --data "$data" --calls 200 --order halton
+ardm eval "$out/bundled" "$data" --items 1000 --passes 16 --batch-size 100
+ardm export "$out/bundled" -o "$out/audio.model" --data "$data" --calls 200 --order halton
 ardm bench codec --model "$out/audio.model" --data "$data" --items 48

@@ -1,7 +1,9 @@
-"""The documents agree with the software: every command in them can be given, and the reference is up to date."""
+"""The documents agree with the software: commands can be given, examples run, and the site builds."""
 
 import importlib.util
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -19,8 +21,9 @@ from ardm.errors import UsageError
 
 DOCUMENTS = [
     README,
-    *(ROOT / "docs" / name for name in ("tutorial.md", "serve.md", "scale.md")),
-    *(path.with_suffix(pretrained.CARD_SUFFIX) for path in pretrained.box().values()),
+    *(ROOT / "docs" / name for name in ("index.md", "tutorial.md", "serve.md", "scale.md")),
+    *sorted((ROOT / "docs" / "api").glob("*.md")),
+    *(path.with_suffix(pretrained.CARD_SUFFIX) for path in pretrained.bundled_models().values()),
 ]
 OTHER_PROGRAMS = {"make", "pip", "python", "git", "cd", "sh"}
 
@@ -59,9 +62,17 @@ def test_links_lead_to_files():
             assert target.startswith("https://") or (document.parent / target).exists(), f"{document.name}: {target}"
 
 
-def test_the_reference_is_up_to_date():
-    make_api = load_script("docs/make_api.py")
-    assert make_api.TARGET.read_text(encoding="utf-8") == make_api.reference(), "run python docs/make_api.py"
+def test_the_site_builds(tmp_path):
+    """A broken link, an unknown name or a page outside the navigation fails."""
+    pytest.importorskip("mkdocstrings", reason="the site needs pip install 'ardm[docs]'")
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(words, cwd=ROOT, env=quiet, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "api" / "bits" / "index.html").read_text(encoding="utf-8")
+    assert 'id="ardm.bound"' in page
+    assert "&gt;&gt;&gt;" in page
+    assert "<blockquote>" not in page
 
 
 def test_the_comparisons_are_up_to_date(tmp_path):
@@ -76,12 +87,20 @@ def test_the_plan_of_larger_runs_is_up_to_date():
         assert "\n".join(scale_plan.report(plan)) in text, "run python runs/scale_plan.py"
 
 
-def test_the_reference_has_every_public_name():
-    explained = [name for topic in load_script("docs/make_api.py").TOPICS for name in topic.names]
-    assert {name.rpartition(".")[2] for name in explained} >= {*ardm.__all__} - {"__version__"}
+def test_every_public_name_is_on_a_page():
+    shown = re.findall(r"^::: ardm\.(\S+)$", "\n".join(page.read_text(encoding="utf-8") for page in pages()), re.M)
+    assert {*shown} >= {*ardm.__all__} - {"__version__"}
+    assert len({*shown}) == len(shown)
 
 
-def test_the_examples_of_the_reference_run(tmp_path, monkeypatch, capsys):
+def pages() -> list[Path]:
+    """The pages about the library, in the order of the site."""
+    names = re.findall(r"api/\w+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert {ROOT / "docs" / name for name in names} == {*(ROOT / "docs" / "api").glob("*.md")}
+    return [ROOT / "docs" / name for name in names]
+
+
+def test_the_examples_of_the_library_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("more.txt").write_text(TEXT)
     images = ROOT / "examples"
@@ -90,12 +109,8 @@ def test_the_examples_of_the_reference_run(tmp_path, monkeypatch, capsys):
     run(["ardm", "export", "images", "-o", "my.model", "--order", "halton", "--calls", "10"])
     Path("photo.png").write_bytes((images / "cat.png").read_bytes())
     capsys.readouterr()
-    examples = [
-        code
-        for topic in load_script("docs/make_api.py").TOPICS
-        for code in re.findall(r"```python\n(.*?)```", topic.text, re.S)
-    ]
-    exec(compile("".join(examples), "api.md", "exec"), {})
+    examples = [code for page in pages() for code in blocks(page, "python")]
+    exec(compile("".join(examples), "docs/api", "exec"), {})
     assert "damaged" in capsys.readouterr().out.splitlines()[-1]
 
 
@@ -131,7 +146,7 @@ def complaint_about(arguments: list[str]) -> str:
 
 
 def load_script(path: str) -> ModuleType:
-    """A script of the repository, such as the one that writes the reference."""
+    """A script of the repository, as a module."""
     spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
     assert spec is not None
     assert spec.loader is not None

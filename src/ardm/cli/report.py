@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,15 +12,12 @@ from ardm.cli.common import (
     NamedOrder,
     OutputPath,
     ScheduleName,
-    items_to_score,
-    load,
-    planning_losses,
     progress,
+    require_call_per_stage,
     require_positive,
 )
 from ardm.errors import UsageError
-from ardm.runtime.files import check_writable, check_writable_folder
-from ardm.runtime.output import to_json, write_output
+from ardm.runtime.files import check_writable, check_writable_folder, to_json, write_output
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,17 +60,17 @@ class ReportCalls:
             calls=min(self.calls, default=0) if self.calls is not None else None,
         )
         check_writable(self.output)
-        import torch
-
         from ardm.apps.report.calls import CallsReport, markdown
         from ardm.media import medium_of
+        from ardm.tasks.load import load
+        from ardm.tasks.plan import planning_losses
+        from ardm.tasks.score import ScoreOptions, items_to_score
 
-        trained, device, autocast = load(self.model, self.device)
+        loaded = load(self.model, self.device)
+        trained, model, medium = loaded.trained, loaded.ardm, medium_of(loaded.trained)
         items, title = items_to_score(trained, self.data, self.split, self.items)
-        model, medium = trained.model, medium_of(trained)
         calls = medium.budgets if self.calls is None else self.calls
-        if min(calls) < model.num_stages:
-            raise UsageError(f"--calls must be at least {model.num_stages}, one for each stage; got {min(calls)}")
+        require_call_per_stage(min(calls), model.num_stages)
         budgets = sorted({min(c, model.num_stages * model.num_variables) for c in calls}, reverse=True)
         orders = medium.orders if self.orders is None else self.orders
         columns = len(self.schedules) + len(self.planned_in)
@@ -81,16 +79,10 @@ class ReportCalls:
         opening = (
             f"scoring {title}: {1 + len(orders)} order(s), {len(budgets)} budget(s); {total:,} calls of the network"
         )
-        with progress("calls", total, opening) as advance, autocast():
-            report = CallsReport(
-                model=model,
-                x=torch.from_numpy(items).to(device),
-                losses=torch.from_numpy(planning_losses(trained)),
-                batch_size=self.batch_size,
-                seed=self.seed,
-                advance=advance,
-            )
-            singles = report.orders(orders, self.passes)
+        with progress("calls", total, opening) as advance:
+            options = ScoreOptions(num_passes=self.passes, batch_size=self.batch_size, seed=self.seed, on_batch=advance)
+            report = CallsReport(loaded=loaded, x=items, losses=planning_losses(trained), options=options)
+            singles = report.orders(orders)
             rows = report.budgets(budgets, self.schedules, self.planned_in)
         if self.json:
             tables = {"data": title, "orders": [r.to_dict() for r in singles], "budgets": [r.to_dict() for r in rows]}
@@ -115,7 +107,9 @@ class ReportPaper:
     scale: Literal["minutes", "paper"] = "minutes"
     """Whether runs take minutes, or are the paper's own."""
     run_missing: bool = False
-    """First train and measure what is missing, which takes hours at the scale of minutes and weeks at the paper's."""
+    """First train and measure what is missing, which takes hours at minutes scale and weeks at the paper's."""
+    only: tuple[str, ...] = ()
+    """Runs to train and measure, by name, with --run-missing; all by default."""
     data: Annotated[Path | None, tyro.conf.arg(metavar="DATA")] = None
     """The folder of text8, CIFAR-10 and Speech Commands, for --run-missing."""
     json: bool = False
@@ -133,7 +127,8 @@ class ReportPaper:
         evidence = Evidence(self.runs)
         if self.run_missing:
             assert self.data is not None
-            run_missing(evidence, self.scale, self.data, lambda line: print(line, file=sys.stderr, flush=True))
+            say = partial(print, file=sys.stderr, flush=True)
+            run_missing(evidence, self.scale, self.data, say, only=self.only)
         report = make_report(evidence, self.scale, self.output)
         write_report(report, self.output)
         if self.json:
@@ -144,9 +139,15 @@ class ReportPaper:
         print(f"{self.output / PAGE}, {self.output / MARKDOWN}")
 
     def _check(self) -> None:
+        from ardm.apps.report.paper.runs import RUNS
+
         check_writable_folder(self.output)
         if self.run_missing and self.data is None:
             raise UsageError("--run-missing trains and scores: give the folder of the data sets with --data")
+        if self.only and not self.run_missing:
+            raise UsageError("--only names runs for --run-missing: give both")
+        if unknown := sorted({*self.only} - RUNS.keys()):
+            raise UsageError(f"--only: there is no run {', '.join(unknown)}; expected {', '.join(RUNS)}")
         if not self.runs.is_dir() and not self.run_missing:
             raise UsageError(f"there is no folder of runs {self.runs}; --run-missing makes one")
 

@@ -1,29 +1,24 @@
 """`ardm report paper` from folders of made-up evidence: numbers in their cells, commands for what is missing."""
 
-import importlib.util
 import json
 import re
 import shlex
-import subprocess
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
-from documents import ROOT
 from invoke import fails, output
 from PIL import Image
 
 from ardm.apps.bench.codecs import CodecTiming
 from ardm.apps.report.figures import loss_heights
-from ardm.apps.report.paper.commands import SHOWN, command_line, training_line
-from ardm.apps.report.paper.entries import SCALES
+from ardm.apps.report.paper.entries import SCALES, SHOWN, command_line, training_line
 from ardm.apps.report.paper.evidence import Evidence, Failed, Measured
-from ardm.apps.report.paper.figures import FIGURES, MatrixFigure
+from ardm.apps.report.paper.figures import FIGURES
 from ardm.apps.report.paper.missing import run_ardm, run_missing
 from ardm.apps.report.paper.runs import RUNS, find
 from ardm.apps.report.paper.tables import TABLES
@@ -233,17 +228,17 @@ def test_no_row_is_twice_in_a_table():
 def test_every_row_and_figure_has_a_source_or_a_reason():
     rows = [row for table in TABLES for row in table.rows]
     assert all((row.of is None) == bool(row.absent) for row in rows)
-    used = {*(row.of for row in rows), *(figure.of for figure in FIGURES)} - {None}
+    used = {*(row.of for row in rows), *(figure.of for figure in FIGURES)} - {None, ""}
     made = {f"{run.name}/{one.name}" for run in RUNS.values() for one in run.measurements}
     assert used == made
     for figure in FIGURES:
-        assert not figure.name.startswith(("loss", "plan")) or find(figure.source)[1].has_profile
+        assert not figure.name.startswith(("loss", "plan")) or find(figure.of)[1].has_profile
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_command_can_be_given(scale):
     for run in RUNS.values():
-        for template in run.templates(scale):
+        for template in [*run.training(scale), *(one for m in run.measurements for one in m.templates(scale))]:
             parse(SHOWN.words(template, run))
 
 
@@ -311,8 +306,10 @@ def test_a_missing_number_has_its_command(written):
     text = (written / "report.md").read_text()
     command = command_line(*find("text8-d3pm-uniform/bits"), "minutes")
     assert f"| D3PM-uniform | 1000 | not run | 1.61 ± 0.020 | `{command}` |" in text
-    assert "- `sh runs/minutes/text8-d3pm-uniform.sh DATA RUNS`" in text
-    assert "- `sh runs/minutes/box-images.sh DATA RUNS`" not in text
+    missing = "ardm report paper RUNS -o FOLDER --run-missing --data DATA --scale minutes --only"
+    assert f"- `{missing} text8-d3pm-uniform`" in text
+    assert f"{missing} box-images`" not in text
+    parse(shlex.split(f"{missing} text8-d3pm-uniform")[1:])
     assert f"OA-ARDM of CIFAR-10: not run, `{command_line(*find('cifar10-oa/bits'), 'minutes')}`" in text
 
 
@@ -330,7 +327,7 @@ def test_details_name_estimator_training_and_hardware(written):
 def test_comments_stand_under_their_table(written):
     text, page = (written / "report.md").read_text(), (written / "report.html").read_text()
     assert "Ours are <i>shorter</i> runs.\n\nThe order is the paper's.\n\nHow these" in text
-    assert "<p>Ours are &lt;i&gt;shorter&lt;/i&gt; runs.</p><p>The order is the paper&#x27;s.</p>" in page
+    assert "<p>Ours are &lt;i&gt;shorter&lt;/i&gt; runs.</p>\n<p>The order is the paper&#39;s.</p>" in page
 
 
 def test_the_page_needs_nothing_beside_it(written):
@@ -380,10 +377,10 @@ def test_heights_of_losses_have_the_bits_as_their_mean():
 @pytest.mark.parametrize(("num_classes", "base", "num_stages"), [(8, 2, 3), (16, 4, 2)])
 def test_matrices_are_those_of_the_paper(num_classes, base, num_stages, tmp_path):
     """P[l, k] = 1 where l = lsb_s(k) and k is a value of lsb_(s-1), with lsb_s(k) = floor(k / b^s) b^s."""
-    (figure,) = (one for one in FIGURES if isinstance(one, MatrixFigure) and one.num_classes == num_classes)
-    assert figure.base == base
-    drawn = figure.read(Evidence(tmp_path))
+    (figure,) = (one for one in FIGURES if one.name == f"matrices-{base}")
+    drawn = figure.read(Evidence(tmp_path), figure.of)
     assert len(drawn) == num_stages
+    assert len(drawn[0]) == num_classes
     for number, matrix in enumerate(drawn, start=1):
         s = num_stages + 1 - number
         for l in range(num_classes):  # noqa: E741
@@ -423,7 +420,7 @@ def test_runs_of_another_scale_are_refused(runs, tmp_path, capsys):
     flags = ["report", "paper", str(runs), "-o", str(tmp_path / "out"), "--scale", "paper"]
     status, line = fails(capsys, flags)
     assert status == 1
-    assert "a run of the preset text8, method ardm, parametrization data, and this report is of the preset" in line
+    assert "a run of the preset text8, method ardm, parametrization data, but this report expects the preset" in line
     assert "text8-paper" in line
 
 
@@ -433,7 +430,7 @@ def test_runs_of_another_row_are_refused(runs, tmp_path, capsys):
     status, line = fails(capsys, ["report", "paper", str(runs), "-o", str(tmp_path / "out")])
     assert status == 1
     assert (
-        "text8-permuted holds a run of the preset text8, method ardm, parametrization data, and this report is of"
+        "text8-permuted holds a run of the preset text8, method ardm, parametrization data, but this report expects"
         in line
     )
 
@@ -442,16 +439,16 @@ def test_runs_of_another_row_are_refused(runs, tmp_path, capsys):
 def test_commands_train_the_runs_that_tables_expect(scale, tmp_path):
     for run in filter(lambda run: run.start is not None, RUNS.values()):
         (template,) = run.training(scale)
-        write(tmp_path / run.name / "config.json", parse(SHOWN.words(template, run))._config().to_dict())
+        write(tmp_path / run.name / "config.json", parse(SHOWN.words(template, run)).config.to_dict())
         assert Evidence(tmp_path).training(run, scale) is None  # no metrics, and no error
 
 
 @pytest.mark.parametrize("found", ["sc09-oa", "sc09-oa-linear"])
 def test_runs_that_differ_in_a_flag_are_told_apart(found, tmp_path):
     (template,) = RUNS[found].training("minutes")
-    config = parse(SHOWN.words(template, RUNS[found]))._config()
+    config = parse(SHOWN.words(template, RUNS[found])).config
     write(tmp_path / "sc09-oa-clipped" / "config.json", config.to_dict())
-    with pytest.raises(ArdmError, match="sc09-oa-clipped holds a run of .*, and this report is of .* from e.-7"):
+    with pytest.raises(ArdmError, match="sc09-oa-clipped holds a run of .*, but this report expects .* from e.-7"):
         Evidence(tmp_path).training(RUNS["sc09-oa-clipped"], "minutes")
 
 
@@ -465,7 +462,7 @@ def test_a_run_that_has_just_begun_or_was_killed_is_no_error(runs, tmp_path, mon
 def test_evidence_without_weights_is_not_trained_over(runs, tmp_path):
     (runs / "text8-oa" / "model.safetensors").unlink()
     stub = Stub()
-    with pytest.raises(ArdmError, match="text8-oa holds what a run has left without its weights"):
+    with pytest.raises(ArdmError, match="text8-oa holds results of a run without its weights"):
         run_missing(Evidence(runs), "minutes", tmp_path, lambda line: None, stub)
     assert stub.commands == []
 
@@ -486,6 +483,12 @@ def test_bad_usage(tmp_path, capsys):
     status, line = fails(capsys, ["report", "paper", str(tmp_path), *out, "--run-missing"])
     assert status == 2
     assert "--data" in line
+    status, line = fails(capsys, ["report", "paper", str(tmp_path), *out, "--only", "text8-oa"])
+    assert (status, "--run-missing" in line) == (2, True)
+    missing = ["--run-missing", "--data", str(tmp_path), "--only", "text8-oa", "text9"]
+    status, line = fails(capsys, ["report", "paper", str(tmp_path), *out, *missing])
+    assert status == 2
+    assert "there is no run text9; expected text8-oa, " in line
     assert fails(capsys, ["report", "paper", str(tmp_path)])[0] == 2
     assert fails(capsys, ["report"])[0] == 2
 
@@ -557,6 +560,18 @@ def test_the_command_runs_what_is_missing(runs, tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "out").exists()
 
 
+def test_named_runs_alone_are_run(runs, tmp_path, monkeypatch, capsys):
+    stub = Stub()
+    monkeypatch.setattr("ardm.apps.report.paper.missing.run_ardm", stub)
+    monkeypatch.setattr("ardm.apps.report.paper.report.FIGURES", ())
+    monkeypatch.setattr("ardm.apps.report.paper.report.TABLES", ())
+    names = ["text8-causal", "cifar10-upscale16"]
+    flags = ["report", "paper", str(runs), "-o", str(tmp_path / "out"), "--run-missing", "--data", str(tmp_path)]
+    assert main([*flags, "--only", *names, "box-images"]) == 0  # of which nothing is missing
+    assert [words[0] for words in stub.commands] == ["train", "eval"] * 2
+    assert [words[words.index("--out") + 1] for words in stub.commands[::2]] == [f"{runs}/{name}" for name in names]
+
+
 def test_ardm_is_run_as_a_program(capfd):
     assert run_ardm(["--version"]) == 0
     assert capfd.readouterr().out.startswith("ardm ")
@@ -603,7 +618,7 @@ def test_what_ardm_writes_can_be_read(tmp_path, capsys):
     measured = evidence.measured(row)
     assert measured is not None
     assert measured.bits == json.loads(bits)["bits_per_dim"]
-    with pytest.raises(DataError, match="preset text, .*, and this report is of the preset text8"):
+    with pytest.raises(DataError, match="preset text, .*, but this report expects the preset text8"):
         evidence.training(RUNS["text8-oa"], "minutes")
 
 
@@ -624,38 +639,3 @@ def test_what_the_benchmark_writes_can_be_read(tmp_path, monkeypatch, capsys):
     assert (ours.bits, ours.half_width, ours.data) == (3.5, 0.25, "2 items")
     assert evidence.measured(by_codec["FLIF"]) == Failed(reason="not installed: a package")
     assert evidence.measured(by_codec["PNG"]) == Failed(reason="not in the benchmark")
-
-
-def make_scripts() -> ModuleType:
-    """The script that writes scripts."""
-    spec = importlib.util.spec_from_file_location("make_scripts", ROOT / "runs" / "make_scripts.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_scripts_are_up_to_date():
-    module = make_scripts()
-    texts = module.scripts()
-    assert module.old_scripts() == texts.keys(), "run python runs/make_scripts.py"
-    assert all(path.read_text(encoding="utf-8") == text for path, text in texts.items()), "run runs/make_scripts.py"
-    assert len(texts) == len(SCALES) * len(RUNS)
-
-
-def test_a_script_runs_its_commands_and_stops_at_a_failure(tmp_path):
-    """With a program `ardm` that writes down what it is given, and fails at samples."""
-    program = tmp_path / "ardm"
-    program.write_text(f'#!/bin/sh\nprintf "%s|" "$@" >> {tmp_path}/log\necho >> {tmp_path}/log\n[ "$1" != sample ]\n')
-    program.chmod(0o755)
-    script = ROOT / "runs" / "minutes" / "text8-oa.sh"
-    places = [str(tmp_path / "my data"), str(tmp_path / "runs")]
-    done = subprocess.run(["sh", str(script), *places], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=False)
-    assert done.returncode == 1
-    ran = [line.split("|")[:-1] for line in (tmp_path / "log").read_text().splitlines()]
-    run = RUNS["text8-oa"]
-    assert ran == [
-        [word.format(run=f"{places[1]}/text8-oa", data=places[0]) for word in shlex.split(template)]
-        for template in run.templates("minutes")
-    ]

@@ -1,22 +1,19 @@
 """Bits against orders and against calls, for one model and the same items throughout."""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from jaxtyping import Float, Int
+from numpy import ndarray
 from torch import Tensor
 
-from ardm.codec.coding_plan import orders_and_schedule
-from ardm.codec.format.options import OrderChoice
-from ardm.likelihood import Bound, Estimate, bound, exact_bits, mean_bits, schedule_bits_bound
-from ardm.model import ARDM
+from ardm.likelihood import Bound, Estimate
 from ardm.planner import plan
 from ardm.schedule import Schedule, cosine_schedule, full_schedule, uniform_schedule
-
-Advance = Callable[[int], None]
+from ardm.tasks.load import LoadedModel
+from ardm.tasks.score import ScoreOptions, score
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,66 +34,43 @@ class Row:
 class CallsReport:
     """Measures a model on items; `losses` is the monotone profile that schedules are planned from."""
 
-    model: ARDM
+    loaded: LoadedModel
     x: Int[Tensor, "N D"]
-    losses: Float[Tensor, "S D"]
-    batch_size: int
-    seed: int
-    advance: Advance = lambda count: None
+    losses: Float[ndarray, "S D"]
+    options: ScoreOptions
 
-    def orders(self, names: Sequence[str], num_passes: int = 16) -> list[Row]:
-        """The bound over random orders from so many steps an item, then named orders exactly, one variable a call."""
-        full = full_schedule(self.model.num_variables, num_stages=self.model.num_stages)
-        result = bound(
-            self.model,
-            self.x,
-            self._generator(),
-            num_passes=num_passes,
-            batch_size=self.batch_size,
-            on_batch=self.advance,
-        )
-        rows = [Row(order="random", schedule="one a call", calls=full.num_calls, estimate=result)]
-        return rows + [self.exact(name, "one a call", full) for name in names]
+    def orders(self, names: Sequence[str]) -> list[Row]:
+        """The bound over random orders from single steps, then named orders exactly, with one variable per call."""
+        num_stages, num_variables = self.losses.shape
+        full = full_schedule(num_variables, num_stages=num_stages)
+        bound = score(self.loaded, self.x, options=self.options)
+        rows = [Row(order="random", schedule="one a call", calls=full.num_calls, estimate=bound)]
+        return rows + [self.row(name, "one a call", full) for name in names]
 
     def budgets(self, budgets: Sequence[int], names: Sequence[str], planned_in: Sequence[str]) -> list[Row]:
         """For each budget: the named schedules in random orders, and the planned one in fixed orders."""
         rows = []
         for num_calls in budgets:
             schedules = self.schedules(num_calls)
-            rows += [self.random(name, schedules[name]) for name in names]
-            rows += [self.exact(order, "planned", schedules["planned"]) for order in planned_in]
+            rows += [self.row("random", name, schedules[name]) for name in names]
+            rows += [self.row(order, "planned", schedules["planned"]) for order in planned_in]
         return rows
 
     def schedules(self, num_calls: int) -> dict[str, Schedule]:
         """The schedules to compare at one budget."""
-        num_stages, num_steps = self.model.num_stages, self.model.num_variables
+        num_stages, num_steps = self.losses.shape
         return {
-            "planned": plan(self.losses.numpy(), num_calls).schedule,
+            "planned": plan(self.losses, num_calls).schedule,
             "cosine": cosine_schedule(num_steps, num_calls, num_stages=num_stages),
             "uniform": uniform_schedule(num_steps, num_calls, num_stages=num_stages),
         }
 
-    def random(self, name: str, schedule: Schedule) -> Row:
-        """The bound over random orders of a schedule."""
-        bits = schedule_bits_bound(
-            self.model, self.x, schedule, self._generator(), batch_size=self.batch_size, on_batch=self.advance
-        )
-        return self._row("random", name, schedule, bits)
-
-    def exact(self, order: str, name: str, schedule: Schedule) -> Row:
-        """The exact bits of a named order and a schedule."""
-        own, schedule = orders_and_schedule(OrderChoice(name=order), self.model.shape, schedule)
-        orders = torch.from_numpy(own).to(self.x.device).expand(len(self.x), -1, -1)
-        bits = exact_bits(self.model, self.x, orders, schedule, batch_size=self.batch_size, on_batch=self.advance)
-        return self._row(order, "one of each strand" if order == "strands" else name, schedule, bits)
-
-    def _row(self, order: str, name: str, schedule: Schedule, bits: Float[Tensor, "N"]) -> Row:
+    def row(self, order: str, name: str, schedule: Schedule) -> Row:
+        """The bits of a schedule: their bound over random orders, or exact in a named order."""
+        name = "one of each strand" if order == "strands" else name
         words = f"{order} order, {name} schedule, {schedule.num_calls} calls"
-        estimate = mean_bits(bits, self.model.num_variables, words, is_exact=order != "random")
+        estimate = replace(score(self.loaded, self.x, schedule, order, options=self.options), estimator=words)
         return Row(order=order, schedule=name, calls=schedule.num_calls, estimate=estimate)
-
-    def _generator(self) -> torch.Generator:
-        return torch.Generator(self.x.device).manual_seed(self.seed)
 
 
 def markdown(orders: Sequence[Row], budgets: Sequence[Row], unit: str) -> str:

@@ -1,4 +1,4 @@
-"""Figures. Needs matplotlib (the `plots` extra)."""
+"""Plots of schedules, losses and transition matrices, by matplotlib (the `plots` extra)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 IMAGE_SUFFIXES = (".png", ".svg", ".pdf")
 BLUE, ORANGE = "#8da0cb", "#fc8d62"
 MAX_STAIRS = 2000
-"""Stairs of a curve, several for each pixel of its width; the time to draw them grows faster than their number."""
+"""Stairs of a curve: several per pixel of its width. Drawing time grows faster than their number."""
 SMOOTH_STAIRS = 400
-"""Stairs of a measured profile, few enough for the observations of each to average out."""
+"""Stairs of a measured profile: few, so that each averages over many observations."""
 
 
 def draw_plan(losses: Float[np.ndarray, "S D"], plan: Plan, path: Path) -> None:
-    """The paper's Figure 3: the loss of each step, and with the steps of a call at one height; areas are bits."""
+    """Draw the paper's Figure 3: the loss of each step, alone and with the steps of a call at one height."""
     check_image_path(path)
     figure = new_figure(8.0, 3.5)
     num_stages, num_steps = losses.shape
@@ -39,7 +39,7 @@ def draw_plan(losses: Float[np.ndarray, "S D"], plan: Plan, path: Path) -> None:
         axes.set_xlim(0, edges[-1])
         _label_steps(axes, num_stages, num_steps)
     if plan.full_bits > 0:
-        left.set_ylim(0, 1.05 * losses.max())  # a mean of steps may hide the highest
+        left.set_ylim(0, 1.05 * losses.max())  # stairs are means of steps, which may hide the highest
     figure.legend(
         [bits, lost],
         ["with a call for each step (areas are bits)", f"lost by sharing calls: {plan.lost_share:.2%}"],
@@ -51,13 +51,13 @@ def draw_plan(losses: Float[np.ndarray, "S D"], plan: Plan, path: Path) -> None:
 
 
 def draw_losses(losses: Float[np.ndarray, "S D"], path: Path) -> None:
-    """The paper's figure of loss components: each step at S times its loss, so that the mean is bits a variable.
+    """Draw the paper's figure of loss components: S times the loss of each step, so that the mean is bits per variable.
 
-    Losses that are NaN have not been observed; they are taken from their neighbours.
+    NaN marks losses that have not been observed; they are interpolated.
     """
     figure = new_figure(5.0, 3.2)
     num_stages, num_steps = losses.shape
-    edges = stair_edges(num_stages, num_steps, most=SMOOTH_STAIRS)
+    edges = stair_edges(num_stages, num_steps, max_stairs=SMOOTH_STAIRS)
     heights = loss_heights(losses)
     axes = figure.subplots()
     axes.set_title(f"{heights.mean():.3f} bits a variable")
@@ -70,7 +70,7 @@ def draw_losses(losses: Float[np.ndarray, "S D"], path: Path) -> None:
 
 
 def loss_heights(losses: Float[np.ndarray, "S D"]) -> Float[np.ndarray, "S D"]:
-    """S times the losses, with lines between those that were observed."""
+    """S times the losses, interpolated where they were not observed."""
     num_stages, num_steps = losses.shape
     steps = np.arange(num_steps)
     seen = [~np.isnan(stage) for stage in losses]
@@ -79,7 +79,7 @@ def loss_heights(losses: Float[np.ndarray, "S D"]) -> Float[np.ndarray, "S D"]:
 
 
 def draw_matrices(matrices: Sequence[Float[np.ndarray, "V V"]], path: Path) -> None:
-    """The paper's figure of transition matrices: a row for each parent, a column for each child, ones coloured."""
+    """Draw transition matrices: a row for each parent, a column for each child, ones coloured."""
     from matplotlib.colors import ListedColormap
 
     figure = new_figure(2.6 * len(matrices), 2.9)
@@ -91,13 +91,13 @@ def draw_matrices(matrices: Sequence[Float[np.ndarray, "V V"]], path: Path) -> N
         axes.set_aspect("equal")
         axes.invert_yaxis()
         axes.set_xlabel("child")
-        axes.set_xticks(np.arange(len(matrix)) + 0.5, map(str, range(len(matrix))), fontsize=6)
-        axes.set_yticks(np.arange(len(matrix)) + 0.5, map(str, range(len(matrix))), fontsize=6)
+        for set_ticks in (axes.set_xticks, axes.set_yticks):
+            set_ticks(np.arange(len(matrix)) + 0.5, map(str, range(len(matrix))), fontsize=6)
     save_figure(figure, path)
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """An empty figure of so many inches."""
+    """An empty figure; its size is in inches."""
     require_matplotlib()
     from matplotlib.figure import Figure
 
@@ -105,7 +105,7 @@ def new_figure(width: float, height: float) -> "Figure":
 
 
 def require_matplotlib() -> None:
-    """An error where figures cannot be drawn."""
+    """Raise an ArdmError if matplotlib is missing."""
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError:
@@ -113,13 +113,13 @@ def require_matplotlib() -> None:
 
 
 def save_figure(figure: "Figure", path: Path) -> None:
-    """Write a figure as a whole."""
+    """Write a figure to a file, which is replaced at the end."""
     with written_whole(path) as temporary:
         figure.savefig(temporary, format=path.suffix[1:], dpi=150)
 
 
 def _label_steps(axes: "Axes", num_stages: int, num_steps: int) -> None:
-    """Steps along the axis or, where there are several stages, their numbers and the lines between them."""
+    """Label the axis with steps or, for several stages, with stages and lines between them."""
     if num_stages == 1:
         axes.set_xlabel("step (variables revealed before it)")
         return
@@ -131,27 +131,27 @@ def _label_steps(axes: "Axes", num_stages: int, num_steps: int) -> None:
 
 
 def check_image_path(path: Path) -> None:
-    """A usage error for a path that no plot can be written to."""
+    """Raise a UsageError if no plot can be written to this path."""
     if path.suffix not in IMAGE_SUFFIXES:
         raise UsageError(f"a plot ends in {', '.join(IMAGE_SUFFIXES)}, got {path.name}")
     check_writable(path)
 
 
-def stair_edges(num_stages: int, num_steps: int, most: int = MAX_STAIRS) -> Int[np.ndarray, "N"]:
-    """Where the stairs of a curve begin and the last ends: at each step or, of too many, at some in every stage."""
-    num_stairs = min(num_steps, max(1, most // num_stages))
+def stair_edges(num_stages: int, num_steps: int, max_stairs: int = MAX_STAIRS) -> Int[np.ndarray, "N"]:
+    """The steps at which stairs begin, and the end of the last: all steps, or evenly spread ones if they are many."""
+    num_stairs = min(num_steps, max(1, max_stairs // num_stages))
     within = np.arange(num_stairs) * num_steps // num_stairs
     starts = np.arange(num_stages)[:, None] * num_steps + within  # (S, stairs)
     return np.append(starts.ravel(), num_stages * num_steps)
 
 
 def stair_heights(losses: Float[np.ndarray, "S D"], edges: Int[np.ndarray, "N"]) -> Float[np.ndarray, "_"]:
-    """The mean loss of the steps between two edges, so that areas stay bits."""
+    """The mean loss between edges, so that areas remain bits."""
     return np.asarray(np.add.reduceat(losses.ravel(), edges[:-1]) / np.diff(edges))
 
 
 def grouped_losses(losses: Float[np.ndarray, "S D"], plan: Plan) -> Float[np.ndarray, "S D"]:
-    """The loss that each step pays under the plan: that of the step its call begins with."""
+    """The loss of each step under the plan, which is that of the first step of its call."""
     grouped = losses.copy()
     for stage in range(len(losses)):
         for start, stop in plan.schedule.groups(stage):

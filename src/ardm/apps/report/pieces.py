@@ -18,7 +18,7 @@ SHADES = 9
 
 def document(title: str, *parts: str) -> str:
     """A whole page."""
-    style = files("ardm.apps.report").joinpath("style.css").read_text(encoding="utf-8")
+    style = files("ardm.apps.report").joinpath("templates", "style.css").read_text(encoding="utf-8")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(title)}</title>'

@@ -1,9 +1,11 @@
-"""What the comparisons are made of: runs with their measurements, and rows of tables that show them.
+"""Runs with their measurements, the commands that make them, and rows of tables that show them.
 
 A command is a template without the word `ardm`: {run} stands for the run's folder, {data} for that of the data sets.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, NamedTuple, get_args
 
 from ardm.config import MIXTURE_NAMES
@@ -12,7 +14,7 @@ from ardm.presets import PRESETS, parametrization_with
 Scale = Literal["minutes", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 PROFILE = "profile"
-"""The name of the loss profile that a measurement may write beside its number."""
+"""The name of the loss profile that a measurement may write as well."""
 
 
 @dataclass(frozen=True)
@@ -20,25 +22,23 @@ class ByScale:
     """Words of a command, which may differ with the scale."""
 
     minutes: str
-    paper: str
+    paper: str | None = None
+    """None for the same words as at minutes scale."""
 
     def at(self, scale: Scale) -> str:
-        """Those of a scale."""
-        return self.minutes if scale == "minutes" else self.paper
-
-
-def same(words: str) -> ByScale:
-    """The same words at every scale."""
-    return ByScale(words, words)
+        """The words at a scale."""
+        return self.minutes if scale == "minutes" or self.paper is None else self.paper
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """Something measured of a run: the command writes it to NAME.json in the run's folder."""
+    """A measurement of a run; its command writes NAME.json to the run's folder."""
 
     name: str
     command: str
-    flags: ByScale
+    items: ByScale = ByScale("")
+    """Flags that say which items are scored."""
+    flags: str = ""
     prepare: str = ""
     """A command that comes before."""
     has_profile: bool = False
@@ -46,57 +46,54 @@ class Measurement:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What it writes in the run's folder."""
+        """Names of the files that it writes to the run's folder."""
         return tuple(f"{name}.json" for name in (self.name, *([PROFILE] if self.has_profile else [])))
 
     def templates(self, scale: Scale) -> list[str]:
-        """The commands."""
-        profile = f"--profile {{run}}/{PROFILE}.json " if self.has_profile else ""
-        command = f"{self.command} {self.flags.at(scale)} {profile}--json -o {{run}}/{self.name}.json"
+        """Its commands."""
+        profile = f"--profile {{run}}/{PROFILE}.json" if self.has_profile else ""
+        output = f"--json -o {{run}}/{self.name}.json"
+        command = _joined(self.command, self.items.at(scale), self.flags, profile, output)
         return [self.prepare, command] if self.prepare else [command]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One training run, or with no start the models in the box; its folder has its name."""
+    """One training run with its measurements; its folder has its name."""
 
     name: str
     measurements: tuple[Measurement, ...]
     start: ByScale | None
-    """The preset and the flags that it shares with other runs."""
+    """The preset and the flags that it shares with other runs; None for a bundled model."""
     flags: str = ""
-    """Its own."""
+    """Flags of this run alone."""
 
     def training(self, scale: Scale) -> list[str]:
-        """The command that trains it, if any does."""
+        """The command that trains it, if there is one."""
         if self.start is None:
             return []
         preset, *shared = self.start.at(scale).split()
-        return [" ".join(["train", preset, "--data {data} --out {run} --resume", *shared, self.flags]).strip()]
-
-    def templates(self, scale: Scale) -> list[str]:
-        """All of its commands, in order."""
-        return [*self.training(scale), *(template for one in self.measurements for template in one.templates(scale))]
+        return [_joined("train", preset, "--data {data} --out {run} --resume", *shared, self.flags)]
 
     def kind(self, scale: Scale) -> "Kind | None":
-        """What it must be a run of."""
+        """The configuration that a run of this name must have."""
         if self.start is None:
             return None
         words = f"{self.start.at(scale)} {self.flags}".split()
-        preset, base, clipped = words[0], _value(words, "--base"), _value(words, "--min-log-scale")
+        flags = dict(pairwise(words))
+        preset, base = words[0], flags.get("--base")
         depth = PRESETS[preset]().depth
-        implied = parametrization_with(base, preset, depth.parametrization)
         return Kind(
             preset=preset,
-            method=_value(words, "--method") or "ardm",
+            method=flags.get("--method", "ardm"),
             base=None if base is None else int(base),
-            parametrization=_value(words, "--parametrization") or implied,
-            min_log_scale=depth.min_log_scale if clipped is None else float(clipped),
+            parametrization=flags.get("--parametrization") or parametrization_with(base, preset, depth.parametrization),
+            min_log_scale=float(flags.get("--min-log-scale", depth.min_log_scale)),
         )
 
 
 class Kind(NamedTuple):
-    """What tells runs of different rows apart."""
+    """The parts of a configuration that tell runs of different rows apart."""
 
     preset: str
     method: str
@@ -105,36 +102,65 @@ class Kind(NamedTuple):
     min_log_scale: float
 
     def __str__(self) -> str:
-        """For readers."""
         base = "" if self.base is None else f", base {self.base}"
         clipped = f", scales from e^{self.min_log_scale:g}" if self.parametrization in MIXTURE_NAMES else ""
         return f"the preset {self.preset}, method {self.method}{base}, parametrization {self.parametrization}{clipped}"
 
 
-def _value(words: list[str], flag: str) -> str | None:
-    """What follows a flag."""
-    return words[words.index(flag) + 1] if flag in words else None
+@dataclass(frozen=True)
+class Places:
+    """Folders of the data sets and of the runs, as commands name them."""
+
+    data: str
+    runs: str
+
+    def words(self, template: str, run: Run) -> list[str]:
+        """The arguments of `ardm`."""
+        return [word.format(run=f"{self.runs}/{run.name}", data=self.data) for word in template.split()]
+
+    def line(self, templates: Sequence[str], run: Run) -> str:
+        """Commands in one line of shell."""
+        return " && ".join(" ".join(["ardm", *self.words(template, run)]) for template in templates)
 
 
-@dataclass(frozen=True, kw_only=True)
+SHOWN = Places(data="DATA", runs="RUNS")
+"""Names for readers."""
+
+
+def training_line(run: Run, scale: Scale) -> str:
+    """The command that trains a run, to be copied; empty for a bundled model."""
+    return SHOWN.line(run.training(scale), run)
+
+
+def command_line(run: Run, measurement: Measurement, scale: Scale, *, is_trained: bool = False) -> str:
+    """The commands that make a measurement, to be copied; without the training if that has been done."""
+    training = [] if is_trained else run.training(scale)
+    return SHOWN.line([*training, *measurement.templates(scale)], run)
+
+
+def _joined(*words: str) -> str:
+    return " ".join(filter(None, words))
+
+
+@dataclass(frozen=True)
 class Row:
-    """One line of a table: a number of ours beside the paper's."""
+    """One line of a table: our number and the paper's."""
 
     method: str
     calls: str = ""
     paper: str = ""
-    """The paper's number as it prints it; empty where it has none."""
+    """The paper's number as printed there, if it has one."""
     of: str | None = None
     """RUN/MEASUREMENT that has our number."""
     codec: str | None = None
-    """How the name of the codec begins, where the measurement has several."""
+    """The beginning of the codec's name, if the measurement has several codecs."""
     absent: str = ""
-    """Why there is no number of ours, where there never is."""
+    """The reason why there is no number of ours, for rows that never have one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table of the paper, or one of ours in its manner."""
+    """A table of the paper, or one of ours in the same form."""
 
     name: str
     title: str

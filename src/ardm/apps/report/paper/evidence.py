@@ -1,4 +1,4 @@
-"""What runs have left in their folders: small JSON files, never weights."""
+"""Results that runs have left in their folders: small JSON files, never weights."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -16,16 +16,16 @@ from ardm.errors import DataError
 Content = TypeVar("Content")
 MODEL_FILE = "model.safetensors"
 MEASURE_AGAIN, RESTORE = "delete it and measure again", "restore it"
-"""What to do about a file that cannot be read."""
+"""Advice about a file that cannot be read."""
 Profile = Float[np.ndarray, "S D"]
-"""The losses of all steps in bits, NaN where there is no observation."""
+"""The loss of each step in bits; NaN marks steps that were not observed."""
 Chains = UInt8[np.ndarray, "N states H W C"]
-"""N images as they come about."""
+"""N sampled images with their intermediate states."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """A number, and how it was found; what a file does not say is empty."""
+    """A number and how it was measured; facts that a file does not hold are empty."""
 
     bits: float
     half_width: float | None
@@ -37,12 +37,12 @@ class Measured:
     hardware: Mapping[str, Any] = field(default_factory=dict)
     """device, torch, ardm."""
     is_trained: bool = True
-    """Whether a model of ours gave it, and not a codec of others."""
+    """False for the codecs of others."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failed:
-    """A codec that has no number, and why."""
+    """The reason why a codec has no number."""
 
     reason: str
 
@@ -59,65 +59,66 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True)
 class TextChain:
-    """Samples as they come about, hidden characters as underscores."""
+    """Sampled texts with their intermediate states, in which underscores are hidden characters."""
 
     calls: Sequence[int]
-    """Made when each state was reached; empty where the file does not say."""
+    """Calls made by each state; empty if the file does not say."""
     chains: Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A folder of runs, a folder each."""
+    """A folder with a folder for each run."""
 
     folder: Path
 
-    def has(self, run: Run, measurement: Measurement) -> bool:
-        """Whether everything that a measurement writes is there."""
-        return all((self.folder / run.name / name).is_file() for name in measurement.files)
+    def missing(self, run: Run) -> list[Measurement]:
+        """The measurements of a run of which a file is not there."""
+        return [one for one in run.measurements if not all(map(self._has(run), one.files))]
 
     def lacks_weights(self, run: Run) -> bool:
-        """Whether a run was measured whose model is not here."""
-        folder = self.folder / run.name
-        is_measured = any((folder / name).is_file() for one in run.measurements for name in one.files)
-        return is_measured and not (folder / MODEL_FILE).is_file()
+        """Whether the folder holds measurements of a run without its model."""
+        has = self._has(run)
+        return any(has(name) for one in run.measurements for name in one.files) and not has(MODEL_FILE)
+
+    def _has(self, run: Run) -> Callable[[str], bool]:
+        return lambda name: (self.folder / run.name / name).is_file()
 
     def measured(self, row: Row) -> Measured | Failed | None:
-        """The number of a row; None where it has not been measured."""
+        """The number of a row; None if it has not been measured."""
         if row.of is None:
             return None
-        path = self._path(row.of)
         codec = row.codec
-        return _read(path, _measured if codec is None else lambda values: _coded(values, codec))
+        return _read(self._path(row.of), _measured if codec is None else lambda values: _coded(values, codec))
 
     def training(self, run: Run, scale: Scale) -> Training | None:
-        """How a run was trained; an error where that was at another scale."""
+        """How a run was trained; a DataError if the folder holds another kind of run."""
         folder, expected = self.folder / run.name, run.kind(scale)
         found = _read(folder / "config.json", _kind, RESTORE)
         if found is not None and found != expected:
             raise DataError(
-                f"{folder} holds a run of {found}, and this report is of {expected}: choose --scale, or another folder "
-                "of runs"
+                f"{folder} holds a run of {found}, but this report expects {expected}: choose --scale, or another "
+                "folder of runs"
             )
         log = folder / "metrics.jsonl"
         if found is None or not log.is_file():
             return None
         return _guarded(log, lambda: _training(found.preset, log.read_text(encoding="utf-8")), RESTORE)
 
-    def profile(self, run_name: str) -> Profile | None:
-        """The losses of a run."""
-        return _read(self.folder / run_name / f"{PROFILE}.json", _profile)
+    def profile(self, of: str) -> Profile | None:
+        """The loss profile of the run in RUN/MEASUREMENT."""
+        return _read(self.folder / of.partition("/")[0] / f"{PROFILE}.json", _profile)
 
     def text_chain(self, of: str) -> TextChain | None:
-        """Texts as they come about."""
+        """Sampled texts."""
         return _read(self._path(of), _text_chain)
 
     def image_chains(self, of: str) -> Chains | None:
-        """Images as they come about."""
+        """Sampled images."""
         return _read(self._path(of), _image_chains)
 
     def comment(self, name: str) -> str:
-        """What TABLE.md says of a table."""
+        """The text of TABLE.md, if there is one."""
         path = self.folder / f"{name}.md"
         return _guarded(path, lambda: path.read_text(encoding="utf-8").strip()) if path.is_file() else ""
 
@@ -127,19 +128,19 @@ class Evidence:
 
 
 def _read(path: Path, parse: Callable[[Any], Content], advice: str = MEASURE_AGAIN) -> Content | None:
-    """What a JSON file holds; None where there is no file."""
+    """The parsed content of a JSON file; None if there is no file."""
     if not path.is_file():
         return None
     return _guarded(path, lambda: parse(json.loads(path.read_text(encoding="utf-8"))), advice)
 
 
 def _guarded(path: Path, work: Callable[[], Content], advice: str = MEASURE_AGAIN) -> Content:
-    """What reading a file gives, or one line that names it."""
+    """The result of reading a file; a DataError of one line names the file if that fails."""
     try:
         return work()
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OSError) as error:
-        what = f"{type(error).__name__}: {error}"
-        raise DataError(f"{path} is damaged or of another kind ({what}); {advice}") from None
+        reason = f"{type(error).__name__}: {error}"
+        raise DataError(f"{path} is damaged or of another kind ({reason}); {advice}") from None
 
 
 def _measured(values: Any) -> Measured:
@@ -155,12 +156,10 @@ def _measured(values: Any) -> Measured:
 
 
 def _coded(rows: Any, codec: str) -> Measured | Failed:
-    """The row of a codec in what `ardm bench codec` writes."""
+    """The row of a codec in the output of `ardm bench codec`."""
     row = next((row for row in rows if row["name"].startswith(codec)), None)
-    if row is None:
-        return Failed(reason="not in the benchmark")
-    if row["failure"] is not None:
-        return Failed(reason=str(row["failure"]))
+    if row is None or row["failure"] is not None:
+        return Failed(reason="not in the benchmark" if row is None else str(row["failure"]))
     network = row.get("network")
     return Measured(
         bits=_number(row["bits_per_variable"]),
@@ -186,7 +185,7 @@ def _kind(values: Any) -> Kind:
 
 
 def _training(preset: str, log: str) -> Training | None:
-    """How far a run has come; None at its very start. A last line that a kill cut short does not count."""
+    """The last state of a run's log; None at the very start. A last line that a kill cut short does not count."""
     lines = [json.loads(line) for line in log.split("\n")[:-1]]
     if not lines:
         return None
@@ -208,7 +207,10 @@ def _profile(values: Any) -> Profile:
 
 def _text_chain(values: Any) -> TextChain:
     chains = [[str(state) for state in chain] for chain in values["chains"]]
-    return TextChain(chains=chains, calls=_state_calls(values, len(chains[0])))
+    calls = [int(call) for call in values.get("state_calls", [])]
+    if len(calls) not in (0, len(chains[0])):
+        raise ValueError(f"{len(chains[0])} states and {len(calls)} numbers of calls")
+    return TextChain(chains=chains, calls=calls)
 
 
 def _image_chains(values: Any) -> Chains:
@@ -216,13 +218,6 @@ def _image_chains(values: Any) -> Chains:
     if pixels.ndim != 5 or pixels.dtype.kind != "i" or pixels.min() < 0 or pixels.max() > 255:
         raise ValueError("expected chains of states of rows of pixels")
     return pixels.astype(np.uint8)
-
-
-def _state_calls(values: Any, num_states: int) -> list[int]:
-    calls = [int(call) for call in values.get("state_calls", [])]
-    if calls and len(calls) != num_states:
-        raise ValueError(f"{num_states} states and {len(calls)} numbers of calls")
-    return calls
 
 
 def _number(value: Any) -> float:

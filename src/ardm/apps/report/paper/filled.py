@@ -1,20 +1,12 @@
-"""Tables filled with what was measured, in the same words for Markdown, HTML and JSON."""
+"""Tables filled with measured numbers, in the same words for Markdown, HTML and JSON."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ardm.apps.report.paper.commands import command_line, measuring_line, training_line
-from ardm.apps.report.paper.entries import Row, Run, Scale, Table
+from ardm.apps.report.paper.entries import Row, Run, Scale, Table, command_line, training_line
 from ardm.apps.report.paper.evidence import Evidence, Failed, Measured, Training
 from ardm.apps.report.paper.runs import find
-
-COLUMNS = ("method", "calls", "ours", "the paper's", "command")
-DETAIL_COLUMNS = ("number", "scored", "trained", "hardware")
-TRAINED_FIRST = "Trained before that:"
-AT_FULL_SCALE = "at the paper's scale"
-NOT_RUN = "not run"
-NOTHING = "-"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,11 +14,11 @@ class FilledRow:
     """A row with its number."""
 
     row: Row
-    run: Run | None
-    result: Measured | Failed | None
-    command: str
-    """What measures the number, and where there is none trains its run before that; empty where nothing does."""
-    training: Training | None
+    run: Run | None = None
+    result: Measured | Failed | None = None
+    command: str = ""
+    """The command that measures the number, after the run's training if there is no number; empty if there is none."""
+    training: Training | None = None
 
     @property
     def is_missing(self) -> bool:
@@ -34,19 +26,25 @@ class FilledRow:
         return self.run is not None and self.result is None
 
     @property
+    def is_measured(self) -> bool:
+        """Whether there is a number of ours."""
+        return isinstance(self.result, Measured)
+
+    @property
     def ours(self) -> str:
-        """Our number, or what stands for it."""
-        if isinstance(self.result, Measured):
-            return number(self.result)
-        return NOT_RUN if self.is_missing else NOTHING
+        """Our number with its interval, or words in its place."""
+        if not isinstance(self.result, Measured):
+            return "not run" if self.is_missing else "-"
+        half_width = self.result.half_width
+        return f"{self.result.bits:.3f}" + ("" if half_width is None else f" ± {half_width:.3f}")
 
     @property
     def remark(self) -> str:
-        """Why there is no number, where a command would not help."""
+        """Why there is no number, if its command would not help."""
         return self.result.reason if isinstance(self.result, Failed) else self.row.absent
 
     def details(self) -> tuple[str, ...] | None:
-        """How the number was found, by column; None without one."""
+        """How the number was found: number, scored, trained, hardware; None without a number."""
         if not isinstance(self.result, Measured):
             return None
         seed = "" if self.result.seed is None else f"seed {self.result.seed}"
@@ -73,7 +71,7 @@ class FilledRow:
 
 @dataclass(frozen=True, kw_only=True)
 class FilledTable:
-    """A table with its numbers, and what is said of it."""
+    """A table with its numbers and our comment."""
 
     table: Table
     rows: Sequence[FilledRow]
@@ -85,37 +83,25 @@ class FilledTable:
         return [details for row in self.rows if (details := row.details()) is not None]
 
     def trainings(self) -> list[tuple[str, str]]:
-        """The commands that train its runs, each with that of the paper's scale, if it is another."""
+        """The commands that train its runs, each with the one at the paper's scale if that differs."""
         runs = {row.run.name: row.run for row in self.rows if row.run is not None and row.run.start is not None}
         lines = [(training_line(run, self.scale), training_line(run, "paper")) for run in runs.values()]
         return [(line, "" if line == full else full) for line, full in lines]
 
 
 def fill(table: Table, evidence: Evidence, scale: Scale) -> FilledTable:
-    """A table with what was measured of it."""
+    """A table with its measured numbers."""
     rows = [_fill_row(row, evidence, scale) for row in table.rows]
     return FilledTable(table=table, rows=rows, comment=evidence.comment(table.name), scale=scale)
 
 
 def _fill_row(row: Row, evidence: Evidence, scale: Scale) -> FilledRow:
     if row.of is None:
-        return FilledRow(row=row, run=None, result=None, command="", training=None)
+        return FilledRow(row=row)
     run, measurement = find(row.of)
     result = evidence.measured(row)
-    line = command_line if result is None else measuring_line
-    return FilledRow(
-        row=row,
-        run=run,
-        result=result,
-        command=line(run, measurement, scale),
-        training=evidence.training(run, scale),
-    )
-
-
-def number(measured: Measured) -> str:
-    """Bits with their interval."""
-    interval = "" if measured.half_width is None else f" ± {measured.half_width:.3f}"
-    return f"{measured.bits:.3f}{interval}"
+    command = command_line(run, measurement, scale, is_trained=result is not None)
+    return FilledRow(row=row, run=run, result=result, command=command, training=evidence.training(run, scale))
 
 
 def _trained(run: Run, training: Training | None, model: Mapping[str, Any]) -> str:

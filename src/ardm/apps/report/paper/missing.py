@@ -1,12 +1,11 @@
-"""Runs what the report misses, one command after another."""
+"""Training and measuring of the runs that the report lacks."""
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
-from ardm.apps.report.paper.commands import Places
-from ardm.apps.report.paper.entries import Run, Scale
+from ardm.apps.report.paper.entries import Places, Run, Scale
 from ardm.apps.report.paper.evidence import Evidence
 from ardm.apps.report.paper.runs import RUNS
 from ardm.errors import ArdmError
@@ -16,28 +15,33 @@ Runner = Callable[[Sequence[str]], int]
 
 
 def run_missing(
-    evidence: Evidence, scale: Scale, data: Path, say: Callable[[str], None], runner: Runner | None = None
+    evidence: Evidence,
+    scale: Scale,
+    data: Path,
+    say: Callable[[str], None],
+    runner: Runner | None = None,
+    only: Collection[str] = (),
 ) -> None:
-    """Train and measure what is not there yet; stop at the first command that fails."""
+    """Train and measure what is not there yet, in all runs or those named; stop at the first command that fails."""
     places = Places(data=str(data), runs=str(evidence.folder))
-    for run in RUNS.values():
+    for run in [RUNS[name] for name in only or RUNS]:
         for template in _templates(run, evidence, scale):
-            say(places.line(template, run))
+            line = places.line([template], run)
+            say(line)
             status = (runner or run_ardm)(places.words(template, run))
             if status != 0:
-                raise ArdmError(f"exit status {status} of {places.line(template, run)}; no report was written")
+                raise ArdmError(f"exit status {status} of {line}; no report was written")
 
 
 def _templates(run: Run, evidence: Evidence, scale: Scale) -> Iterator[str]:
-    """The commands of a run that are missing. A run that has been trained is resumed, and then has nothing to do."""
-    missing = [one for one in run.measurements if not evidence.has(run, one)]
-    training = run.training(scale)
+    """The missing commands of a run. A finished run is resumed, which trains nothing."""
+    missing, training = evidence.missing(run), run.training(scale)
     if not missing:
         return
     if training and evidence.lacks_weights(run):
         raise ArdmError(
-            f"{evidence.folder / run.name} holds what a run has left without its weights, and training it anew "
-            "would mix both: choose another folder of runs, or delete this one"
+            f"{evidence.folder / run.name} holds results of a run without its weights, and training it again would "
+            "mix both: choose another folder of runs, or delete this one"
         )
     yield from training
     for one in missing:
@@ -45,7 +49,7 @@ def _templates(run: Run, evidence: Evidence, scale: Scale) -> Iterator[str]:
 
 
 def run_ardm(arguments: Sequence[str]) -> int:
-    """Run `ardm` in a session of its own, and end it when this process is to end: training saves its state then."""
+    """Run `ardm` in its own session; an interrupt of this process terminates it, so that training saves its state."""
     with subprocess.Popen([sys.executable, "-m", "ardm", *arguments], start_new_session=True) as child:
         try:
             return child.wait()
