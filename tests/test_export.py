@@ -12,7 +12,6 @@ from test_exact import random_items, trained_model
 from tiny import TEXT
 
 from ardm.checkpoint import load_model
-from ardm.cli.common import planning_losses
 from ardm.cli.main import main
 from ardm.codec.calls import Items
 from ardm.codec.coding_plan import orders_and_schedule
@@ -20,8 +19,8 @@ from ardm.codec.format.options import OrderChoice
 from ardm.codec.items import ItemCodec
 from ardm.export import (
     CALIBRATION_BATCH,
-    REACH_PASSES,
-    REACHES,
+    CLIP_PASSES,
+    CLIPS,
     SCHEDULE_KINDS,
     best_family,
     best_order,
@@ -33,6 +32,7 @@ from ardm.export import (
 )
 from ardm.likelihood import bound, exact_bits
 from ardm.model import ARDM
+from ardm.tasks.plan import planning_losses
 
 
 def output(capsys, *arguments: object) -> str:
@@ -167,17 +167,17 @@ def test_bytes_reach_as_far_as_is_best_for_the_bits():
     trained = trained_model("upscaled images")
     x = random_items(trained.model, 8, torch.Generator().manual_seed(0))
 
-    def exact(reaches):
-        return exact_network(trained, x, torch.Generator().manual_seed(1), reaches)
+    def exact(clips):
+        return exact_network(trained, x, torch.Generator().manual_seed(1), clips)
 
     def bits(network):
         model = ARDM(network, trained.model.parametrization, trained.model.shape)
         draws = torch.Generator().manual_seed(0)
-        return bound(model, x, draws, num_passes=REACH_PASSES, batch_size=CALIBRATION_BATCH).bits_per_dim
+        return bound(model, x, draws, num_passes=CLIP_PASSES, batch_size=CALIBRATION_BATCH).bits_per_dim
 
-    measured = {reach: bits(exact([reach])) for reach in REACHES}
-    assert len(set(measured.values())) == len(REACHES)
-    assert bits(exact(REACHES)) == min(measured.values())
+    measured = {clip: bits(exact([clip])) for clip in CLIPS}
+    assert len(set(measured.values())) == len(CLIPS)
+    assert bits(exact(CLIPS)) == min(measured.values())
 
 
 def test_the_best_order_is_found_by_halving():

@@ -1,4 +1,4 @@
-"""From a trained model to an exact one: rounding, self-test, and the order and schedules that code best."""
+"""Export of a trained model as an exact one: quantisation, a self-test, and the best order and schedules."""
 
 import copy
 import math
@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
-import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
@@ -18,10 +17,11 @@ from ardm.codec.calls import Items
 from ardm.codec.coding_plan import CodingPlan, orders_and_schedule
 from ardm.codec.format.options import OrderChoice
 from ardm.codec.items import ItemCodec
+from ardm.data.corpus import spread
 from ardm.exact.network import ExactNetwork, SelfTest
 from ardm.exact.operations import TorchOperations, float_product
 from ardm.exact.outputs import OutputUnits
-from ardm.exact.quantise import observe, quantise
+from ardm.exact.quantise import calibrate, quantise
 from ardm.likelihood import bound
 from ardm.model import ARDM
 from ardm.objective import Corrupted, sample_corruption
@@ -30,19 +30,19 @@ from ardm.profile import LossArray
 from ardm.schedule import Schedule, cosine_schedule, full_schedule, uniform_schedule
 
 CALIBRATION_BATCH = 16
-REACHES = (1.0, 0.8, 0.65, 0.5)
-"""Parts of the peaks of activations that are tried for bytes to reach to."""
-REACH_PASSES = 2
-"""Passes over the items that bits are measured in."""
+CLIPS = (1.0, 0.8, 0.65, 0.5)
+"""Fractions of peaks of activations at which clamping is tried."""
+CLIP_PASSES = 2
+"""Passes over the items to measure the bits of each."""
 TEST_ITEMS = 3
 TEST_OUTPUTS = 32
-BUDGETS = (5, 10, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500, 1000, 2000, 5000, 10_000)
-"""Numbers of calls for which an exact model has schedules, as far as they fit, besides its own and one a variable."""
+CALL_BUDGETS = (5, 10, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500, 1000, 2000, 5000, 10_000)
+"""Numbers of calls of an exact model's schedules, as far as they fit, besides its default and one call per variable."""
 ScheduleKind = Literal["planned", "uniform", "cosine"]
 SCHEDULE_KINDS: tuple[ScheduleKind, ...] = get_args(ScheduleKind)
-"""Kinds of schedules that are tried: the planner knows losses in random orders, and other orders may want another."""
+"""Kinds of schedules to try: planned ones are best for random orders, but perhaps not for the order in use."""
 PSEUDORANDOM_SEEDS = 4
-"""Random orders that are tried."""
+"""Random orders to try."""
 OnStep = Callable[[int], None]
 
 
@@ -57,9 +57,9 @@ def export_model(
     seed: int = 0,
     on_step: OnStep = lambda rows: None,
 ) -> TrainedModel:
-    """An exact model; items of the training data set its scales.
+    """The exact form of a model, with scales calibrated on items of the training data.
 
-    Held-out ones choose its order, unless it is given, and in that order its kind of schedule.
+    Held-out items choose its order, unless one is given, and then its kind of schedule.
     """
     device = next(trained.model.parameters()).device
     generator = torch.Generator(device).manual_seed(seed)
@@ -74,7 +74,7 @@ def export_model(
         return float(codec.measure(Items.of(items), Batching(on_batch=on_step)).sum())
 
     order = order or best_order(lambda order, items: bits(order, planned[default], items), validation)
-    # Strands keep only the numbers of calls of a schedule.
+    # With strands only the numbers of calls of a schedule count.
     kinds = SCHEDULE_KINDS[:1] if order.name == "strands" else SCHEDULE_KINDS
     families = [make_schedules(losses, num_calls, kind) for kind in kinds]
     schedules = best_family(families, lambda family: bits(order, family[default], validation))
@@ -85,9 +85,9 @@ def export_model(
 
 
 def best_order(bits: Callable[[OrderChoice, Tensor], float], items: Int[Tensor, "N D"]) -> OrderChoice:
-    """The candidate of the fewest bits: all are tried on some items, the better half of them on as many again, ..."""
+    """The candidate order with the fewest bits, by successive halving on parts of the items."""
     totals = dict.fromkeys(candidate_orders(), 0.0)
-    for part in rounds(items):
+    for part in halving_parts(items):
         totals = {order: total + bits(order, part) for order, total in totals.items()}
         better = sorted(totals, key=totals.__getitem__)[: -(-len(totals) // 2)]
         totals = {order: totals[order] for order in better}
@@ -97,34 +97,34 @@ def best_order(bits: Callable[[OrderChoice, Tensor], float], items: Int[Tensor, 
 def best_family(
     families: Sequence[tuple[Schedule, ...]], bits: Callable[[tuple[Schedule, ...]], float]
 ) -> tuple[Schedule, ...]:
-    """The family of schedules of the fewest bits; a single one is not measured."""
+    """The family of schedules with the fewest bits; a single one is not measured."""
     return families[0] if len(families) == 1 else min(families, key=bits)
 
 
-def rounds(items: Int[Tensor, "N D"]) -> list[Int[Tensor, "P D"]]:
-    """The items in a part for each halving of the candidates; few items make fewer rounds."""
+def halving_parts(items: Int[Tensor, "N D"]) -> list[Int[Tensor, "P D"]]:
+    """The items in parts, one per halving of the candidate orders; fewer if there are too few items."""
     num_rounds = math.ceil(math.log2(len(candidate_orders())))
     return [part for part in items.tensor_split(num_rounds) if len(part)]
 
 
 def num_tried(items: Int[Tensor, "N D"]) -> int:
-    """How many items the search for an order codes, each counted as often as it is coded; that for schedules aside."""
+    """The number of items that the search for an order codes, counting repetitions."""
     counts = [len(candidate_orders())]
     while counts[-1] > 1:
         counts.append(-(-counts[-1] // 2))
-    return sum(count * len(part) for count, part in zip(counts, rounds(items), strict=False))
+    return sum(count * len(part) for count, part in zip(counts, halving_parts(items), strict=False))
 
 
 def candidate_orders() -> list[OrderChoice]:
-    """The orders that an export tries."""
+    """The orders to try."""
     named = [OrderChoice(name=name) for name in ("raster", "spaced", "strands", "halton")]
     return named + [OrderChoice(name="pseudorandom", seed=seed) for seed in range(PSEUDORANDOM_SEEDS)]
 
 
 def make_schedules(losses: LossArray, num_calls: int, kind: ScheduleKind = "planned") -> tuple[Schedule, ...]:
-    """Schedules of a kind for rising budgets, `num_calls` among them, and one call a variable at the end."""
+    """Schedules of a kind for rising budgets that include `num_calls`, and one with a call per variable."""
     num_stages, num_variables = losses.shape
-    most = num_stages * num_variables
+    max_calls = num_stages * num_variables
 
     def schedule(calls: int) -> Schedule:
         if kind == "planned":
@@ -132,7 +132,7 @@ def make_schedules(losses: LossArray, num_calls: int, kind: ScheduleKind = "plan
         make = uniform_schedule if kind == "uniform" else cosine_schedule
         return make(num_variables, calls, num_stages=num_stages)
 
-    budgets = [calls for calls in sorted({*BUDGETS, num_calls}) if num_stages <= calls < most]
+    budgets = [calls for calls in sorted({*CALL_BUDGETS, num_calls}) if num_stages <= calls < max_calls]
     return (*map(schedule, budgets), full_schedule(num_variables, num_stages=num_stages))
 
 
@@ -140,41 +140,41 @@ def exact_network(
     trained: TrainedModel,
     calibration: Int[Tensor, "N D"],
     generator: torch.Generator,
-    reaches: Sequence[float] = REACHES,
+    clips: Sequence[float] = CLIPS,
 ) -> ExactNetwork:
-    """The network in exact form, scaled by what its layers reach on corrupted items, with the reach of fewest bits.
+    """The exact form of the network, calibrated on corrupted items, with the clip that gives the fewest bits.
 
-    Bits are measured on the same items with the same draws for every reach; a single one is not measured.
+    Bits are measured on the same items with the same draws for every clip; a single one is not measured.
     """
     model = trained.model
-    observations = observe(model, corruptions(model, calibration, generator))
+    ranges = calibrate(model, corruptions(model, calibration, generator))
     units = OutputUnits.of(model.parametrization)
 
-    def rounded(reach: float) -> ExactNetwork:
+    def rounded(clip: float) -> ExactNetwork:
         core = build_exact_core(trained.config, model.parametrization)
-        quantise(copy.deepcopy(model.network).cpu(), core, replace(observations, reach=reach), units)
+        quantise(copy.deepcopy(model.network).cpu(), core, replace(ranges, clip=clip), units)
         test = make_test(model, core, calibration[:TEST_ITEMS], generator)
         return ExactNetwork(core.to(calibration.device), units, test)
 
     def bits(network: ExactNetwork) -> float:
         exact = ARDM(network, model.parametrization, model.shape)
-        draws = torch.Generator(calibration.device).manual_seed(0)  # the same for all
-        return bound(exact, calibration, draws, num_passes=REACH_PASSES, batch_size=CALIBRATION_BATCH).bits_per_dim
+        draws = torch.Generator(calibration.device).manual_seed(0)  # the same for every clip
+        return bound(exact, calibration, draws, num_passes=CLIP_PASSES, batch_size=CALIBRATION_BATCH).bits_per_dim
 
-    return min(map(rounded, reaches), key=bits) if len(reaches) > 1 else rounded(reaches[0])
+    return min(map(rounded, clips), key=bits) if len(clips) > 1 else rounded(clips[0])
 
 
 def corruptions(model: ARDM, items: Int[Tensor, "N D"], generator: torch.Generator) -> Iterator[Corrupted]:
-    """Items at random steps, in batches."""
+    """The items at random steps, in batches."""
     for x in items.split(CALIBRATION_BATCH):
         yield sample_corruption(model.depth, x, generator)
 
 
 def make_test(model: ARDM, core: torch.nn.Module, items: Int[Tensor, "N D"], generator: torch.Generator) -> SelfTest:
-    """Some items at random steps, and what float64 arithmetic on a CPU gives for some of their variables."""
+    """A self-test: items at random steps, with outputs of some variables from float64 arithmetic on a CPU."""
     c = sample_corruption(model.depth, items, generator)
     shape = (-1, *model.shape)
-    where = torch.from_numpy(np.arange(TEST_OUTPUTS) * model.num_variables // TEST_OUTPUTS).expand(len(items), -1)
+    where = torch.tensor(spread(TEST_OUTPUTS, model.num_variables)).expand(len(items), -1)
     inputs, mask, stage = c.inputs.view(shape).cpu(), c.mask.view(shape).cpu(), c.stage.cpu()
     outputs = core(inputs, mask, stage, where, TorchOperations(float_product(torch.float64), torch.float64))
     return SelfTest(inputs=inputs, mask=mask, stage=stage, where=where.contiguous(), outputs=outputs)

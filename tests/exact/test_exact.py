@@ -1,4 +1,4 @@
-"""Exact networks: every way of computing gives the same integers, close to the float network, within proved bounds."""
+"""Exact networks: every backend gives the same integers, close to the float network, within proved bounds."""
 
 import itertools
 import os
@@ -65,7 +65,7 @@ def random_items(model: ARDM, count: int, generator: torch.Generator) -> torch.T
 
 def make_exact(kind: str, generator: torch.Generator) -> tuple[TrainedModel, ExactNetwork]:
     trained = trained_model(kind)
-    return trained, exact_network(trained, random_items(trained.model, 8, generator), generator, reaches=[1.0])
+    return trained, exact_network(trained, random_items(trained.model, 8, generator), generator, clips=[1.0])
 
 
 def call_arguments(model: ARDM, count: int, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
@@ -185,7 +185,7 @@ def test_a_channel_that_is_huge_for_one_class_does_not_drown_the_others(generato
     network = trained.model.network
     with torch.no_grad():  # the first hidden channel of the first block answers to class 0
         network.blocks[0].expand.weight[0] = 3 * network.embedding[0] / network.embedding[0].norm()
-    exact = exact_network(trained, random_items(trained.model, 8, generator), generator, reaches=[1.0])
+    exact = exact_network(trained, random_items(trained.model, 8, generator), generator, clips=[1.0])
     inputs, mask, stage, t, _ = call_arguments(trained.model, 6, generator)
     with torch.no_grad():
         expected, found = network(inputs, mask, stage, t), exact(inputs, mask, stage, t)
@@ -248,12 +248,12 @@ def test_operations_that_fail_the_self_test_are_passed_over(generator, monkeypat
         def product(self, x, weight):
             raise RuntimeError("not implemented for this CPU")
 
-    ways = {"saturating": Saturating(), "absent": Absent(), "reference": REFERENCE}
-    monkeypatch.setattr("ardm.exact.network.available_operations", lambda device: ways)
+    backends = {"saturating": Saturating(), "absent": Absent(), "reference": REFERENCE}
+    monkeypatch.setattr("ardm.exact.network.available_operations", lambda device: backends)
     assert choose_operations(network.core, network.test, CPU) is REFERENCE
-    del ways["reference"]
-    reasons = r"saturating gives others; absent fails \(RuntimeError: not implemented for this CPU\)$"
-    with pytest.raises(ExactError, match=f"no way of computing on cpu gives the integers .*: {reasons}"):
+    del backends["reference"]
+    reasons = r"saturating gives other integers; absent fails \(RuntimeError: not implemented for this CPU\)$"
+    with pytest.raises(ExactError, match=f"no backend on cpu gives the integers .*: {reasons}"):
         choose_operations(network.core, network.test, CPU)
 
 
@@ -265,12 +265,12 @@ def test_operations_that_fail_in_another_way_are_passed_over_with_a_warning(erro
         def norm(self, x, gain, limit):
             raise error("no such\n  thing")
 
-    ways = {"broken": Broken(), "reference": REFERENCE}
-    monkeypatch.setattr("ardm.exact.network.available_operations", lambda device: ways)
+    backends = {"broken": Broken(), "reference": REFERENCE}
+    monkeypatch.setattr("ardm.exact.network.available_operations", lambda device: backends)
     reason = rf"fails \({error.__name__}: no such thing\)"
     with pytest.warns(UserWarning, match=reason):
         assert choose_operations(network.core, network.test, CPU) is REFERENCE
-    del ways["reference"]
+    del backends["reference"]
     with pytest.warns(UserWarning, match=reason), pytest.raises(ExactError, match=f"broken {reason}$"):
         choose_operations(network.core, network.test, CPU)
 
@@ -342,7 +342,7 @@ def test_a_file_with_other_integers_is_refused(generator, tmp_path):
     assert exact.exact is not None
     exact.exact.network.core.blocks[0].expand.weight[0, 0] += 1  # the self-test still holds the old results
     save_model(tmp_path / "model", exact)
-    with pytest.raises(CheckpointError, match="no way of computing on cpu gives the integers"):
+    with pytest.raises(CheckpointError, match="no backend on cpu gives the integers"):
         load_model(tmp_path / "model")
 
 

@@ -21,6 +21,8 @@ from torch import Tensor
 
 from ardm.codec.symbols import Rows
 from ardm.depth import DepthMap
+from ardm.model import Mask, PerItem, Values, Where
+from ardm.orders import Shape
 from ardm.schedule import Schedule
 
 
@@ -29,12 +31,7 @@ class IntegerNetwork(Protocol):
     """A network with the same integer outputs on every machine and in every batch."""
 
     def integers(
-        self,
-        inputs: Int[Tensor, "B *shape"],
-        mask: Bool[Tensor, "B *shape"],
-        stage: Int[Tensor, "B"],
-        t: Int[Tensor, "B"],
-        where: Int[Tensor, "B N"],
+        self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem, where: Where
     ) -> Integer[Tensor, "B N O"]:
         """The outputs of the variables `where`: logits in 1/64 nat (for mixtures see `frequencies`)."""
 
@@ -114,7 +111,7 @@ class NetworkCaller:
         self,
         network: IntegerNetwork,
         depth: DepthMap,
-        shape: tuple[int, ...],
+        shape: Shape,
         orders: Int[np.ndarray, "S D"],
         schedule: Schedule,
         device: torch.device,

@@ -122,16 +122,13 @@ class CanvasCodec:
 
     def _cut(self, slab: Sequence[_Job], canvases: Sequence[Canvas]) -> Items:
         """The items of the slab's windows."""
-        parts = [cut(canvases[job.canvas], window, self._shape) for job in slab for window in job.windows]
-        return stacked(parts)
+        return stacked([cut(canvases[job.canvas], window, self._shape) for job in slab for window in job.windows])
 
 
 def stacked(parts: Sequence[Item]) -> Items:
     """The items of several windows together."""
-    x, given, absent = (
-        torch.from_numpy(np.stack(part)) for part in zip(*((i.x, i.given, i.absent) for i in parts), strict=True)
-    )
-    return Items(x=x, given=given, absent=absent)
+    x, given, absent = (np.stack(rows) for rows in zip(*((i.x, i.given, i.absent) for i in parts), strict=True))
+    return Items(x=torch.from_numpy(x), given=torch.from_numpy(given), absent=torch.from_numpy(absent))
 
 
 def _sizes(slab: Sequence[_Job]) -> list[int]:

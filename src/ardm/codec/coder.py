@@ -1,13 +1,13 @@
 """The entropy coder: rANS with 24-bit weights, 32-bit words and a 64-bit state.
 
-The encoder is the one of the `constriction` library; `streams` reads what it writes.
+The encoder is that of the `constriction` library; the decoder is in `streams`.
 
 A symbol i of a row of weights w (see `frequencies`) has the interval [c, c + w_i) with c = w_0 + ... + w_{i-1}. The
 coder is a stack, so the encoder pushes symbols in the reverse of the decoder's sequence. It has two parts.
 
 The last 16 symbols of the decoder, or all if they are fewer, are kept in one number X of any size, with weights of 16
 bits v_i = floor(w_i (2^16 - n) / 2^24) + 1; what is missing to 2^16 is added to the first of the largest w_i. A small
-X wastes bits on intervals that are much longer than itself: 24-bit weights would cost about 5 bits an item.
+X wastes bits on intervals much longer than itself: 24-bit weights would cost about 5 bits per item.
 
     X = 1 + check at first
     push:  X = ((X // v_i) << 16) + c + X % v_i
@@ -24,9 +24,9 @@ base 2^32 with the least significant first, and the state is its two most signif
 The payload is the words and then the state (its low half first), each word as 4 little-endian bytes, without the zero
 bytes at the end. So it is one number again, and the decoder finds X = 1 + check in the end.
 
-Symbols come in groups, as many as their weights are known for at once. A group that holds some of the last 16 symbols
-is cut there. Of the others in a group those with the fewest reachable symbols come first, in the group's own sequence
-among equals. A symbol with no alternative changes nothing, and is left out.
+Symbols come in groups whose weights are known at once. A group that holds some of the last 16 symbols is cut there. The
+others of a group are sorted by their number of reachable symbols, stably, fewest first. A symbol with no alternative
+changes nothing, and is left out.
 """
 
 from bisect import bisect_right
@@ -41,11 +41,11 @@ from ardm.codec.tables import WEIGHT_BITS
 
 CHECK_BITS = 16
 NUM_LAST = 16
-"""How many symbols are kept in one number."""
+"""Symbols that are kept in one number."""
 LAST_WEIGHT_BITS = 16
 
 _FAMILY = constriction.stream.model.Categorical(perfect=False)
-"""Its weight of symbol i is 1 more than entry i of a float64 row of whole numbers that sum to 2^24 - n."""
+"""Takes float64 rows of integers that sum to 2^24 - n, and adds 1 to each for the weights."""
 
 
 class Encoder:
@@ -59,7 +59,7 @@ class Encoder:
         self._groups.append((symbols, weights))
 
     def finish(self, check: int) -> bytes:
-        """The payload, which hands the check back to the decoder."""
+        """The payload, from which the decoder recovers the check."""
         if not 0 <= check < 1 << CHECK_BITS:
             raise ValueError(f"the check must lie in 0..{(1 << CHECK_BITS) - 1}, got {check}")
         if not self._groups:
@@ -86,7 +86,7 @@ def _bytes(words: UInt32[np.ndarray, "W"]) -> bytes:
 
 
 def _blocks(weights: Weights, group: Int64[np.ndarray, "N"]) -> Iterator[tuple[slice | Int64[np.ndarray, "n"], int]]:
-    """The rows with an alternative in the decoder's sequence, as many as reach the same number of symbols; and that."""
+    """Rows with an alternative in the decoder's sequence, in runs with one number of reachable symbols, and that."""
     width = weights.shape[1]
     if width > 1 and weights[:, -1].all():
         yield slice(len(weights)), width
@@ -99,12 +99,12 @@ def _blocks(weights: Weights, group: Int64[np.ndarray, "N"]) -> Iterator[tuple[s
 
 
 def _free_weights(weights: Weights, num_reachable: int) -> Float64[np.ndarray, "N n"]:
-    """What the library takes for these weights: it adds 1 to each by itself."""
+    """The weights as the library takes them, which adds 1 to each."""
     return np.subtract(weights[:, :num_reachable], 1, dtype=np.float64, order="C")
 
 
 def push_last(number: int, symbols: Int[np.ndarray, "N"], weights: Weights) -> int:
-    """The number with these symbols on top, the first one outermost."""
+    """The number with these symbols pushed, so that the first is popped first."""
     rows = np.arange(len(symbols))
     coarse = coarse_weights(weights)
     ends = coarse.cumsum(1)[rows, symbols].tolist()
@@ -115,7 +115,7 @@ def push_last(number: int, symbols: Int[np.ndarray, "N"], weights: Weights) -> i
 
 
 def pop_last(number: int, coarse: Int64[np.ndarray, "N C"]) -> tuple[int, Int64[np.ndarray, "N"]]:
-    """What is left of a number, and the symbols that were on top of it, by their coarse weights."""
+    """Pop symbols with these coarse weights; returns the remaining number and the symbols."""
     symbols = np.empty(len(coarse), np.int64)
     for row, ends in enumerate(coarse.cumsum(1)):
         quantile = number & ((1 << LAST_WEIGHT_BITS) - 1)
@@ -126,7 +126,7 @@ def pop_last(number: int, coarse: Int64[np.ndarray, "N C"]) -> tuple[int, Int64[
 
 
 def coarse_weights(weights: Weights) -> Int64[np.ndarray, "N C"]:
-    """Weights of 16 bits; unreachable symbols have none."""
+    """16-bit weights; those of unreachable symbols are 0."""
     is_reachable = weights > 0
     free = (1 << LAST_WEIGHT_BITS) - is_reachable.sum(1, keepdims=True)
     coarse = ((weights * free) >> WEIGHT_BITS) + is_reachable  # 64-bit, as the counts are

@@ -1,4 +1,4 @@
-"""How a model codes unless told otherwise: its order, its schedules, and which of them it uses."""
+"""The coding part of an exact model: its order, its schedules and the default one; orders by name."""
 
 import re
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from ardm.schedule import Schedule, in_strands
 
 @dataclass(frozen=True, kw_only=True)
 class CodingPlan:
-    """The coding part of an exact model."""
+    """An exact model's order, its schedules, and which of them is the default."""
 
     order: OrderChoice
     schedules: tuple[Schedule, ...]
-    """By rising number of calls; files name them by number."""
+    """By rising number of calls; files refer to them by index."""
     default: int
-    """The number of the schedule that is used unless a file says otherwise."""
+    """The index of the schedule for files that do not name one."""
 
     def __post_init__(self) -> None:
         calls = [schedule.num_calls for schedule in self.schedules]
@@ -32,20 +32,20 @@ class CodingPlan:
             raise ValueError(f"the default must be one of {len(calls)} schedules, got {self.default}")
 
     def check(self, num_stages: int, num_variables: int) -> None:
-        """A ValueError unless the schedules are of so many stages and variables."""
+        """Raise a ValueError unless the schedules fit these numbers of stages and variables."""
         for s in self.schedules:
             if (s.num_stages, s.first_step, s.num_steps) != (num_stages, 0, num_variables):
-                raise ValueError(f"a schedule is not of {num_stages} stage(s) of {num_variables} variables")
+                raise ValueError(f"expected schedules for {num_stages} stage(s) of {num_variables} variables")
 
     def schedule_for(self, num_calls: int) -> int:
-        """The number of the richest schedule within a budget of calls."""
+        """The index of the schedule with the most calls within a budget."""
         calls = [schedule.num_calls for schedule in self.schedules]
         if num_calls < calls[0]:
             raise UsageError(f"{num_calls} calls are too few: this model has schedules for {calls[0]} and more")
         return max(i for i, c in enumerate(calls) if c <= num_calls)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """The plan as plain values for JSON."""
         return {
             "order": self.order.name,
             "seed": self.order.seed,
@@ -66,9 +66,9 @@ class CodingPlan:
 def orders_and_schedule(
     choice: OrderChoice, shape: Shape, schedule: Schedule
 ) -> tuple[Int[np.ndarray, "S D"], Schedule]:
-    """The orders of a shape that a choice means, one for each stage, and the schedule in them.
+    """The orders of each stage for a shape, and the schedule to use with them.
 
-    Strands keep only the numbers of calls of a schedule.
+    With strands only the schedule's number of calls per stage counts.
     """
     if choice.name == "strands":
         return in_strands(schedule)
@@ -77,7 +77,7 @@ def orders_and_schedule(
 
 
 def parse_order(text: str) -> OrderChoice:
-    """An order from its name, the pseudorandom one with an optional seed: `pseudorandom:7`."""
+    """The order with a name; the pseudorandom one may have a seed, as in `pseudorandom:7`."""
     name, _, seed = text.partition(":")
     is_seed = re.fullmatch("[0-9]{1,10}", seed) and int(seed) <= MAX_SEED
     if name not in ORDER_NAMES or (seed and not (name == "pseudorandom" and is_seed)):

@@ -1,8 +1,8 @@
-"""Integer weights from the integer outputs of a network, by integer arithmetic alone.
+"""Integer weights of symbols from the integer outputs of a network, by integer arithmetic alone.
 
-A row of weights belongs to one symbol that is to be coded. If n symbols are reachable, its first n entries are at
-least 1 and sum to exactly 2^24; the others are 0. All rows follow one rule from *shares* e_0, ..., e_{n-1}, whole
-numbers that are not all zero:
+A row of weights belongs to one symbol to code. If n symbols are reachable, its first n entries are at
+least 1 and sum to exactly 2^24; the others are 0. All rows follow one rule from *shares* e_0, ..., e_{n-1},
+integers that are not all zero:
 
     free = 2^24 - n,    f_i = floor(e_i free / sum e),    w_i = f_i + 1,
     and what is missing to 2^24 is added to the symbol of the largest share, the first one on ties.
@@ -22,7 +22,7 @@ in classes) in 1/64 nat. Its outputs are l_1..l_M, u_1..u_M, g_1..g_M. Then
 
     C(x) = sum over m of EXPONENTIAL[max l - l_m] * s(z_m(x)),    C(0) = 0,  C(K) = 2^32 * sum of EXPONENTIAL[...]
     z_m(x) = ((64 x - 32 - u_m) * INVERSE_SCALE[g_m - LEAST_LOG_SCALE]) >> 11, the distance of the lower border of
-             class x from the mean, in widths, with 27 bits behind the point
+             class x from the mean, in widths, with 27 fractional bits
     s(-z) = tail(z) and s(z) = 2^32 - tail(z) for z >= 0, where z = j 2^20 + r with 0 <= r < 2^20 and
              tail(z) = T[j] - (((T[j] - T[j+1]) r) >> 20),  T = LOGISTIC_TAIL, zero beyond its end
 
@@ -53,11 +53,11 @@ from ardm.exact.outputs import COMPANDED_PER_NAT, MEANS_PER_CLASS, UNITS_PER_NAT
 from ardm.parametrizations import MAX_LOG_SCALE, LogisticMixtureParametrization
 from ardm.runtime.jit import compiled
 
-# The import hook of the tests must not wrap what numba compiles, hence `no_type_check` on such functions.
+# `no_type_check` keeps the tests' import hook from wrapping functions that Numba compiles.
 
 TOTAL_WEIGHT = 1 << WEIGHT_BITS
 MAX_COMPONENTS = 64
-"""As many components keep the cumulative distribution below 2^62."""
+"""Keeps the cumulative distribution below 2^62."""
 DIGIT_BASE = 16
 
 _SHARE_BITS = 38
@@ -73,7 +73,7 @@ Weights = Int32[np.ndarray, "N C"]
 def softmax_weights(
     outputs: Integer[np.ndarray, "N O"], first: Int[np.ndarray, "N"], count: Int[np.ndarray, "N"], width: int
 ) -> Weights:
-    """Rows of `width` weights for the softmax of outputs[first : first + count], one count for each row."""
+    """Rows of `width` weights for the softmax of outputs[first : first + count], with `first` and `count` per row."""
     weights = np.empty((len(outputs), width), np.int32)
     _fill_softmax(outputs, first, count, weights)
     return weights
@@ -96,9 +96,9 @@ def _fill_softmax(outputs, first, count, weights):
 @compiled(nogil=True)
 @no_type_check
 def _share_out(shares, weights):
-    """Fills one row of weights. No share may pass 2^38.
+    """Fill one row of weights. No share may exceed 2^38.
 
-    The quotient by a reciprocal is the true one or one less, as the reciprocal falls short by less than 2^-38.
+    The quotient by a reciprocal is exact or one too small, as the reciprocal falls short by less than 2^-38.
     """
     n = shares.size
     free = TOTAL_WEIGHT - n
@@ -156,7 +156,7 @@ def mixture_weights(
     *,
     is_companded: bool = False,
 ) -> Weights:
-    """Rows of 16 weights: of the classes first..first+size-1, of the `size` classes after them, and so on.
+    """Rows of 16 weights: for the classes first..first+size-1, for the next `size` classes, and so on.
 
     Symbols that begin at class K = `num_classes` or beyond are not reachable. Log-scales are clamped to a range.
     """
@@ -183,7 +183,7 @@ def _fill_mixture(outputs, first, size, num_classes, least, greatest, is_compand
 @compiled(nogil=True)
 @no_type_check
 def _read_components(outputs, least, greatest, num_classes, is_companded, components):
-    """Fills the rows of `components`: weights, means and inverse scales."""
+    """Fill the rows of `components`: weights, means and inverse scales."""
     num_components = components.shape[1]
     peak = np.int64(outputs[:num_components].max())
     for m in range(num_components):
@@ -197,7 +197,7 @@ def _read_components(outputs, least, greatest, num_classes, is_companded, compon
 @compiled(nogil=True)
 @no_type_check
 def _expanded(companded, num_classes):
-    """A companded mean in 1/64 of a class, from class 0 on."""
+    """A companded mean in 1/64 class, from class 0 on."""
     middle = MEANS_PER_CLASS * (num_classes - 1) // 2
     size = min(abs(np.int64(companded)), (GROWTH.size - 1) * _GROWTH_STEP - 1)
     j, r = size // _GROWTH_STEP, size % _GROWTH_STEP
@@ -222,7 +222,7 @@ def _cumulative(components, x, num_classes):
 @compiled(nogil=True)
 @no_type_check
 def _logistic(distance):
-    """2^32 / (1 + exp(-distance / 2^27)), between entries of the table on a straight line; never falling."""
+    """2^32 / (1 + exp(-distance / 2^27)), interpolated linearly in the table; never falling."""
     magnitude = abs(distance)
     j, r = magnitude >> _REMAINDER_BITS, magnitude & ((1 << _REMAINDER_BITS) - 1)
     tail = 0
@@ -234,7 +234,7 @@ def _logistic(distance):
 @compiled(nogil=True)
 @no_type_check
 def _mixture_shares(below):
-    """The shares between borders, brought below 2^38; the 1 keeps an interval of no weight uniform."""
+    """The shares between borders, shifted below 2^38; the added 1 keeps an interval of no weight uniform."""
     shift = 0
     while (below[-1] - below[0]) >> shift >> _SHARE_BITS:
         shift += 1
@@ -242,9 +242,9 @@ def _mixture_shares(below):
 
 
 def log_scale_range(parametrization: LogisticMixtureParametrization) -> tuple[int, int]:
-    """The clamps of log-scales in units of 1/64 nat of a class.
+    """The clamps of log-scales, relative to a class, in 1/64 nat.
 
-    Decimal arithmetic, whose logarithm is correctly rounded, so that no machine's library has a say.
+    Decimal arithmetic has a correctly rounded logarithm, the same on every machine.
     """
     with localcontext(Context(prec=60)):
         log_half_range = (Decimal(parametrization.depth.num_classes - 1) / 2).ln()

@@ -1,10 +1,10 @@
-"""Softmax weights and the reader of payloads for GPUs, in Triton, so that decoding need not wait for a CPU.
+"""Triton kernels for softmax weights and for the entropy decoder, so that decoding need not wait for a CPU.
 
-The rules are in `frequencies` and `coder`. Of weights a program computes a tile of rows. Of streams each has a program,
-of one warp: it reads symbol after symbol, and as many streams are read at a time as the GPU holds.
+The rules are in `frequencies` and `coder`. A program computes the weights of a tile of rows, or reads one stream symbol
+by symbol in one warp; the GPU reads many streams at a time.
 
-Each kernel is compiled once for each width of rows, whatever else it is given, so that what a test has run is what is
-used: arguments that differ between calls are not specialised on.
+Each kernel is compiled once per width of rows and never specialised on other arguments, so that the tested code is the
+code in use.
 """
 
 from typing import no_type_check
@@ -18,13 +18,13 @@ from torch import Tensor
 from ardm.codec.tables import WEIGHT_BITS
 
 TILE = 1024
-"""Weights that one program computes."""
+"""Weights per program."""
 
 
 def softmax_weights(
     outputs: Integer[Tensor, "N O"], first: Int[Tensor, "N"], count: Int[Tensor, "N"], width: int, table: Tensor
 ) -> Int32[Tensor, "N C"]:
-    """Rows of `width` weights for the softmax of outputs[first : first + count], one count for each row."""
+    """Rows of `width` weights for the softmax of outputs[first : first + count], with `first` and `count` per row."""
     assert outputs.stride(1) == first.stride(0) == count.stride(0) == 1 or not len(outputs)
     weights = torch.empty(len(outputs), width, dtype=torch.int32, device=outputs.device)
     columns = triton.next_power_of_2(width)
@@ -53,7 +53,7 @@ def _weights(
     logits = logits.to(tl.int64)
     distance = tl.minimum(tl.max(logits, 1)[:, None] - logits, entries - 1)
     shares = tl.load(table_at + distance, mask=is_reachable, other=0)
-    total = tl.maximum(tl.sum(shares, 1), 1)[:, None]  # 0 in rows that are none
+    total = tl.maximum(tl.sum(shares, 1), 1)[:, None]  # 0 in rows beyond the last
     weights = tl.where(is_reachable, shares * ((1 << bits) - count) // total + 1, 0)
     key = shares * COLUMNS - symbol  # the first one on ties
     missing = (1 << bits) - tl.sum(weights, 1)[:, None]
@@ -73,7 +73,7 @@ def read(
 ) -> Int64[Tensor, "N"]:
     """The next symbols of some streams, one for each of their rows begin..end-1; other rows get 0.
 
-    All symbols must be reachable. Of P streams `state` (64 bits, taken as unsigned) and `end_word` are overwritten.
+    All symbols must be reachable. `state` (unsigned, in 64 bits) and `end_word` of the P streams are updated in place.
     """
     symbols = torch.zeros(len(weights), dtype=torch.int64, device=weights.device)
     width = weights.shape[1]

@@ -1,7 +1,7 @@
-"""The reader of payloads, compiled: in one call the next symbols of many streams, so that a network waits for little.
+"""The entropy decoder: reads the next symbols of many payloads in one compiled call.
 
-See `coder` for what a payload is. As long as words are left a state is at least 2^32, hence at least 2^8 after a symbol
-and before the next word is added: a state of 0 says that a stream has run out, and gives symbols 0 from then on.
+See `coder` for the format of payloads. As long as words are left a state is at least 2^32, hence at least 2^8 after a
+symbol and before the next word is added: a state of 0 means that a stream has run out, and gives only symbols 0.
 """
 
 from collections.abc import Sequence
@@ -17,38 +17,38 @@ from ardm.codec.frequencies import Weights
 from ardm.codec.tables import WEIGHT_BITS
 from ardm.runtime.jit import compiled
 
-# Numba takes a mixture of signed and unsigned numbers for floats, hence the types of these.
+# Unsigned, because Numba turns mixtures of signed and unsigned integers into floats.
 _WEIGHT_BITS = np.uint64(WEIGHT_BITS)
 _QUANTILES = np.uint64((1 << WEIGHT_BITS) - 1)
 _WORD_BITS = np.uint64(32)
 
 
 class Streams:
-    """Reads groups of symbols back from payloads. Damage ends one stream (see `damaged`) or gives wrong symbols."""
+    """Reads groups of symbols from payloads. Damage ends a stream (see `damaged`) or gives wrong symbols."""
 
     def __init__(self, payloads: Sequence[bytes], num_symbols: Sequence[int]) -> None:
-        """`num_symbols` is how many symbols each payload holds, those with no alternative included."""
+        """`num_symbols` counts the symbols of each payload, including those with no alternative."""
         if len(payloads) != len(num_symbols):
             raise ValueError(f"expected {len(num_symbols)} payloads, got {len(payloads)}")
         self.damaged: dict[int, str] = {}
-        """What is wrong with the streams that have ended."""
+        """The errors of damaged streams."""
         padded = [payload + bytes(-len(payload) % 4) for payload in payloads]
         for stream, payload in enumerate(payloads):
             if not payload or payload[-1] == 0:
-                self.damaged[stream] = "the payload is empty or ends in a zero byte, as none does"
+                self.damaged[stream] = "the payload is empty or ends in a zero byte, as no valid one does"
                 padded[stream] = b""
         self._state = np.array([int.from_bytes(payload[-8:], "little") for payload in padded], np.uint64)
         self._words = np.frombuffer(b"".join(payload[:-8] for payload in padded), "<u4").astype(np.uint32)
         num_words = np.array([len(payload[:-8]) // 4 for payload in padded], np.int64)
         self._end = num_words.cumsum()
         self._begin = self._end - num_words
-        self._num_others = np.maximum(np.array(num_symbols, np.int64) - NUM_LAST, 0)
+        self._num_before_last = np.maximum(np.array(num_symbols, np.int64) - NUM_LAST, 0)
         self._numbers: dict[int, int] = {}
 
     def read(
         self, weights: Int32[Tensor, "N C"], bounds: Int[np.ndarray, "G 2"], streams: Int[np.ndarray, "G"]
     ) -> Int64[Tensor, "N"]:
-        """The next symbols, one for each row of weights: rows begin..end-1 are the next group of a stream.
+        """The next symbols, one per row of weights: rows begin..end-1 are the next group of a stream.
 
         A stream may have several groups, one after the other.
         """
@@ -58,8 +58,8 @@ class Streams:
         self, weights: Weights, bounds: Int[np.ndarray, "G 2"], streams: Int[np.ndarray, "G"]
     ) -> Int64[np.ndarray, "N"]:
         symbols = np.zeros(len(weights), np.int64)
-        cuts = _read_others(
-            weights, bounds, streams, self._num_others, self._state, self._words, self._begin, self._end, symbols
+        cuts = _read_before_last(
+            weights, bounds, streams, self._num_before_last, self._state, self._words, self._begin, self._end, symbols
         )
         self._note_damage()
         is_last = cuts < bounds[:, 1]
@@ -69,20 +69,20 @@ class Streams:
         return symbols
 
     def check(self, stream: int) -> int | None:
-        """The check that the encoder was given; None for a stream that is damaged."""
+        """The check that the encoder wrote; None for a damaged stream."""
         if stream not in self.damaged and not 1 <= self._last_number(stream) <= 1 << CHECK_BITS:
             self.damaged[stream] = "the payload does not end where its symbols do"
         return None if stream in self.damaged else self._last_number(stream) - 1
 
     def _note_damage(self) -> None:
-        """Streams that have run out are damaged."""
+        """Mark streams that have run out as damaged."""
         for stream in np.flatnonzero(self._state == 0).tolist():
             self.damaged.setdefault(stream, "the payload ends before its symbols")
 
     def _read_last(
         self, weights: Weights, streams: Int[np.ndarray, "G"], sizes: Int[np.ndarray, "G"]
     ) -> Int64[np.ndarray, "N"]:
-        """The next of the last symbols, as many of each stream as its size; those of one stream come in turn."""
+        """The next symbols among the last ones, `sizes` of each stream, one stream after the other."""
         coarse = coarse_weights(weights)
         symbols = np.empty(len(weights), np.int64)
         ends = sizes.cumsum()
@@ -92,7 +92,7 @@ class Streams:
         return symbols
 
     def _last_number(self, stream: int) -> int:
-        """The number of the last symbols; first of all, what words and state are left."""
+        """The number that holds the last symbols; at first the remaining words and state."""
         if stream not in self._numbers:
             words = self._words[self._begin[stream] : self._end[stream]].astype("<u4").tobytes()
             state = int(self._state[stream]).to_bytes(8, "little")
@@ -101,24 +101,24 @@ class Streams:
 
 
 def rows_between(begin: Int[np.ndarray, "G"], end: Int[np.ndarray, "G"]) -> Int64[np.ndarray, "N"]:
-    """begin..end-1 of each pair in turn."""
+    """The indices begin..end-1 of each pair in turn."""
     sizes = end - begin
     return np.arange(sizes.sum()) + (begin - (sizes.cumsum() - sizes)).repeat(sizes)
 
 
 @compiled(nogil=True)
 @no_type_check
-def _read_others(weights, bounds, streams, num_others, state, words, begin, end, symbols):
-    """Fills in all symbols but the last of each stream, and returns where these begin in each group."""
+def _read_before_last(weights, bounds, streams, num_before_last, state, words, begin, end, symbols):
+    """Fill in the symbols before each stream's last ones; returns the row in each group where the last ones begin."""
     cuts = np.empty(len(streams), np.int64)
     for group in range(len(streams)):
         stream = streams[group]
         first = bounds[group, 0]
-        cut = min(bounds[group, 1], first + num_others[stream])
-        own = words[begin[stream] : end[stream]]
-        state[stream], num_left = _read_group(weights[first:cut], state[stream], own, symbols[first:cut])
+        cut = min(bounds[group, 1], first + num_before_last[stream])
+        left = words[begin[stream] : end[stream]]
+        state[stream], num_left = _read_group(weights[first:cut], state[stream], left, symbols[first:cut])
         end[stream] = begin[stream] + num_left
-        num_others[stream] -= cut - first
+        num_before_last[stream] -= cut - first
         cuts[group] = cut
     return cuts
 
@@ -126,7 +126,7 @@ def _read_others(weights, bounds, streams, num_others, state, words, begin, end,
 @compiled(nogil=True)
 @no_type_check
 def _read_group(weights, state, words, symbols):
-    """Fills in the symbols of a group, and returns the state and how many words are left."""
+    """Fill in the symbols of a group; returns the state and the number of words left."""
     num_left = len(words)
     for row in _sequence(weights):
         rest = np.int64(state & _QUANTILES)
@@ -145,11 +145,11 @@ def _read_group(weights, state, words, symbols):
 @compiled(nogil=True)
 @no_type_check
 def _sequence(weights):
-    """Rows with the fewest reachable symbols come first. Those with only one are read too, which changes nothing."""
+    """Rows sorted stably by reachable symbols; those with only one symbol are read too, which changes nothing."""
     num_reachable = np.full(len(weights), weights.shape[1])
     for row in range(len(weights)):
         while weights[row, num_reachable[row] - 1] == 0:
             num_reachable[row] -= 1
     if num_reachable.sum() == weights.size:
         return np.arange(len(weights))
-    return num_reachable.argsort(kind="mergesort")  # which keeps the sequence of equals
+    return num_reachable.argsort(kind="mergesort")  # a stable sort

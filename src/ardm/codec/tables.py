@@ -1,7 +1,7 @@
 """Integer tables of exp and the logistic function: the same numbers on every machine.
 
-Every entry is the whole number nearest to a real one that its docstring names, so that another implementation may
-compute it in its own way. Here it is Python's unbounded integers, with 128 bits behind the point: no floating point.
+Every entry is the integer nearest to a real number, so that another implementation may compute it in its own way. Here
+Python's unbounded integers do, with 128 fractional bits and no floating point.
 
 | table | entry |
 |---|---|
@@ -10,8 +10,8 @@ compute it in its own way. Here it is Python's unbounded integers, with 128 bits
 | `LOGISTIC_TAIL[j]` | 2^32 / (1 + exp(j/128)), j = 0..; zero from its last entry on |
 | `GROWTH[j]` | 2^25 exp(j/512), j = 0..5120: companded means |
 
-They are part of the format and must never change. (Compiled functions in `frequencies` hold copies of them, which numba
-would go on using until that file changes too.)
+They are part of the format and must never change. (Compiled functions in `frequencies` hold copies, which Numba's cache
+keeps until that file changes too.)
 """
 
 import numpy as np
@@ -20,13 +20,13 @@ from jaxtyping import Int64
 from ardm.exact.outputs import UNITS_PER_NAT
 
 WEIGHT_BITS = 24
-"""Weights of a row sum to 2^24, and the largest exponential is as much."""
+"""The weights of a row sum to 2^24, which is also the largest exponential."""
 LEAST_LOG_SCALE, GREATEST_LOG_SCALE = -4 * UNITS_PER_NAT, 16 * UNITS_PER_NAT
 """Widths of logistics: from e^-4 to e^16 classes."""
 INVERSE_SCALE_BITS = 32
 TAIL_BITS = 32
 GROWTH_BITS = 25
-"""2^9, the 64ths of a class in a companded unit of 8, with 16 bits behind the point."""
+"""2^9, a companded unit of 8 classes in 64ths of a class, with 16 fractional bits."""
 GROWTH_STEPS_PER_NAT = 512
 GROWTH_NATS = 10
 TAIL_STEPS_PER_UNIT = 128
@@ -36,7 +36,7 @@ _ONE = 1 << _POINT
 
 
 def _exp_minus(numerator: int, denominator: int) -> int:
-    """2^128 exp(-numerator/denominator), to a few units, by its Taylor series."""
+    """2^128 exp(-numerator/denominator) by its Taylor series, to within a few units."""
     total, term, k = 0, _ONE, 0
     while term:
         total += -term if k % 2 else term
@@ -46,7 +46,7 @@ def _exp_minus(numerator: int, denominator: int) -> int:
 
 
 def _powers(first: int, ratio: int, count: int) -> list[int]:
-    """first, first * ratio, first * ratio^2, ...: `count` numbers with 128 bits behind the point."""
+    """first, first * ratio, first * ratio^2, ...: `count` numbers with 128 fractional bits."""
     values = [first]
     for _ in range(count - 1):
         values.append(values[-1] * ratio >> _POINT)
@@ -54,7 +54,7 @@ def _powers(first: int, ratio: int, count: int) -> list[int]:
 
 
 def _rounded(value: int, bits: int) -> int:
-    """The whole number nearest to 2^bits times a number with 128 bits behind the point."""
+    """The integer nearest to 2^bits times a number with 128 fractional bits."""
     return ((value >> (_POINT - bits - 1)) + 1) >> 1
 
 
@@ -80,7 +80,7 @@ def _growth() -> Int64[np.ndarray, "J"]:
 
 
 def _until_zero(values: list[int]) -> Int64[np.ndarray, "E"]:
-    """The values up to the first that is zero, which they must reach."""
+    """The values up to and including the first zero."""
     return np.array(values[: values.index(0) + 1], np.int64)
 
 

@@ -1,14 +1,14 @@
-"""Windows: items of a model's shape laid over an array of any size, so that each sees neighbours that are decoded.
+"""Windows: items of a model's shape over an array of any size, each of which sees neighbours already decoded.
 
 Along an axis of N places, windows of n places start n - n // 8 apart, from place 0 on, until one reaches the end. The
 even ones (0, 2, ...) code all of their places; they do not overlap. The odd ones code the places between, and are
 given the n // 8 places on either side that they share with their neighbours. Over several axes a window codes the
-product of what it codes along each. It waits only for windows that are odd along fewer axes: whatever the size of an
-image, it is decoded in three waves, each of which is one large batch.
+product of what it codes along each. It waits only for windows that are odd along fewer axes: an image of any size is
+decoded in three waves, each of which is one large batch.
 
-Places of a window beyond the array are absent. So are those that the array hides: they are not coded at all.
+Places of a window beyond the array are absent, as are hidden places of the array, which are not coded at all.
 
-Windows of one wave go into payloads in bundles (see `bundles`), as many in each as have about 2^14 places.
+Windows of one wave share payloads in bundles (see `items`) of at most 2^14 places.
 """
 
 import itertools
@@ -23,11 +23,11 @@ from jaxtyping import Bool, Integer
 from ardm.orders import Shape
 
 OVERLAP_FRACTION = 8
-"""Neighbours share this part of a window."""
+"""Neighbours share 1 / OVERLAP_FRACTION of a window."""
 BUNDLE_VARIABLES = 2**14
-"""The windows of a bundle have at most so many places, or it is one window."""
-FEW_WINDOWS = 64
-"""The windows of an array with at most so many are remembered, for the next one of its size."""
+"""Places of a bundle at most, unless it is a single window."""
+MAX_CACHED_WINDOWS = 64
+"""Windows of arrays up to this number are cached by the array's size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Span:
 
     start: int
     stop: int
-    """Its end, or that of the array."""
+    """The end of the window or, if smaller, of the array."""
     coded_start: int
     coded_stop: int
     is_odd: bool
@@ -44,7 +44,7 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """A window over an array, as slices of the array and of the item that it is."""
+    """A window over an array, as slices of the array and of the window's item."""
 
     area: tuple[slice, ...]
     """Its places in the array."""
@@ -55,12 +55,12 @@ class Window:
     coded: tuple[slice, ...]
     """The same places in the item."""
     wave: int
-    """The number of axes along which it is odd."""
+    """The number of axes along which the window is odd."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Canvas:
-    """An array of classes that windows code."""
+    """An array of classes to code with windows."""
 
     values: Integer[np.ndarray, "*size"]
     hidden: Bool[np.ndarray, "*#size"] | None = None
@@ -69,7 +69,7 @@ class Canvas:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Item:
-    """What a window shows of a canvas, as a row of variables."""
+    """The item of a window, as rows of variables."""
 
     x: Integer[np.ndarray, "D"]
     given: Bool[np.ndarray, "D"]
@@ -78,7 +78,7 @@ class Item:
 
 @lru_cache
 def num_windows(size: Shape, shape: Shape) -> int:
-    """How many windows of a shape cover an array of a size."""
+    """The number of windows of a shape that cover an array of a size."""
     return math.prod(_num_spans(*axis) for axis in zip(size, shape, strict=True))
 
 
@@ -90,7 +90,7 @@ def windows(size: Shape, shape: Shape) -> Iterator[Window]:
 
 @lru_cache
 def num_bundles(size: Shape, shape: Shape) -> int:
-    """How many bundles the windows over an array form."""
+    """The number of bundles for an array of a size."""
     in_waves = [1]
     for axis in zip(size, shape, strict=True):
         count = _num_spans(*axis)
@@ -101,11 +101,11 @@ def num_bundles(size: Shape, shape: Shape) -> int:
 
 def bundles(size: Shape, shape: Shape) -> Iterable[Sequence[Window]]:
     """The windows wave by wave, in bundles."""
-    return _few_bundles(size, shape) if num_windows(size, shape) <= FEW_WINDOWS else _bundles(size, shape)
+    return _cached_bundles(size, shape) if num_windows(size, shape) <= MAX_CACHED_WINDOWS else _bundles(size, shape)
 
 
 @lru_cache
-def _few_bundles(size: Shape, shape: Shape) -> tuple[tuple[Window, ...], ...]:
+def _cached_bundles(size: Shape, shape: Shape) -> tuple[tuple[Window, ...], ...]:
     return tuple(map(tuple, _bundles(size, shape)))
 
 
@@ -116,7 +116,7 @@ def _bundles(size: Shape, shape: Shape) -> Iterator[list[Window]]:
 
 
 def cut(canvas: Canvas, window: Window, shape: Shape) -> Item:
-    """What a window shows of a canvas; of absent places it shows 0."""
+    """The item of a window, with 0 at places beyond the array."""
     x, given, absent = np.zeros(shape, np.int64), np.zeros(shape, bool), np.ones(shape, bool)
     hidden = False if canvas.hidden is None else np.broadcast_to(canvas.hidden, canvas.values.shape)[window.area]
     x[window.inside] = canvas.values[window.area]
@@ -127,7 +127,7 @@ def cut(canvas: Canvas, window: Window, shape: Shape) -> Item:
 
 
 def paste(canvas: Canvas, window: Window, x: Integer[np.ndarray, "D"], shape: Shape) -> None:
-    """Fill in what a window has coded."""
+    """Copy the places that a window codes into the canvas."""
     canvas.values[window.coded_area] = x.reshape(shape)[window.coded]
 
 

@@ -1,1 +1,1 @@
-"""Networks in exact integers, which give the same values on every machine."""
+"""Integer networks that give the same outputs on every machine."""

@@ -1,8 +1,8 @@
-"""The heaviest operations of exact networks for GPUs, in Triton: products with what follows them, and convolutions.
+"""Triton kernels for the heaviest operations of exact networks: fused products, convolutions and embeddings.
 
-Sums are of integers. Each is followed by one float32 product with a scale, a clamp, and a rounding to the nearest
-integer (ties to even): adding and subtracting 1.5 * 2^23 in float32, or 1.5 * 2^52 in float64, does just that below
-2^22 and 2^51. The clamp stands between product and sum, so that no compiler may contract them.
+Every sum of integers is followed by one float32 product with a scale, a clamp, and a rounding to the nearest integer
+(ties to even). Adding and subtracting 1.5 * 2^23 in float32, or 1.5 * 2^52 in float64, rounds below 2^22 or 2^51. The
+clamp stands between product and sum, so that no compiler may contract them.
 """
 
 from typing import no_type_check
@@ -13,9 +13,9 @@ import triton.language as tl
 from torch import Tensor
 
 ROWS, COLUMNS, INNER = 128, 128, 64
-"""Of the tiles that a product is computed in."""
+"""The tile size of products."""
 PIXELS, CHANNELS = 32, 64
-"""Of the tiles of other operations."""
+"""The tile size of other operations."""
 
 
 def rescaled_product(x: Tensor, weight: Tensor, scale: Tensor, low: int) -> Tensor:
@@ -26,7 +26,7 @@ def rescaled_product(x: Tensor, weight: Tensor, scale: Tensor, low: int) -> Tens
 
 
 def squared_product(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
-    """The square of x weight^T times the scale of each column, rounded, at most 127; 0 where it is negative."""
+    """The square of x weight^T times the scale of each column, rounded, at most 127; 0 for negative products."""
     out = x.new_empty(len(x), len(weight))
     _launch_product(x, weight, scale, out, out, 0, "square")
     return out

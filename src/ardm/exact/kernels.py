@@ -1,7 +1,7 @@
-"""The integer operations of exact networks for a CPU, compiled by Numba.
+"""The integer operations of exact networks for CPUs, compiled by Numba.
 
-Each gives what the operation of the same name of `operations.TorchOperations` gives, bit for bit, in one pass over its
-data. A float32 product is followed by a rounding and never by a sum, so that nothing can be contracted.
+Each gives the same integers as the operation of its name in `operations.TorchOperations`, in one pass over its data.
+A float32 product is followed by a rounding and never by a sum, so that nothing can be contracted.
 """
 
 from typing import no_type_check
@@ -79,7 +79,7 @@ def rescale_squared(x, scale, out):
 def gate(x, scale, bias, logistic, out_scale, one, out):
     """out = tanh(u) sigmoid(v), rescaled to +-127; u and v are the halves of x (N, 2C) scaled, rounded, plus the bias.
 
-    By a table of the logistic function, whose values count 1/one: its middle is the argument 0.
+    Both come from a table of the logistic function in units of 1/one, with the argument 0 in its middle.
     """
     rows, width = out.shape
     middle = np.int32(len(logistic) // 2)
@@ -99,7 +99,7 @@ def gate(x, scale, bias, logistic, out_scale, one, out):
 @kernel
 @no_type_check
 def multiply(x, factor):
-    """x times the factor, rounded. In place."""
+    """Multiply x by the factor in place, rounded."""
     rows, width = x.shape
     for i in range(rows):
         for c in range(width):
@@ -127,7 +127,7 @@ def rotate(x, cos, sin, scale, out):
 @kernel
 @no_type_check
 def by_head(x, out):
-    """out (B, H, D, C) = x (B, D, H, C) in another type."""
+    """out (B, H, D, C) = x (B, D, H, C), converted to the type of out."""
     batch, length, heads, _ = x.shape
     for b in range(batch):
         for h in range(heads):
@@ -138,9 +138,9 @@ def by_head(x, out):
 @kernel
 @no_type_check
 def attention_weights(scores, exponential, scale, halves, totals):
-    """Weights exponential[(peak - score) * scale, rounded] as 64 high + low, and their sum; peak: the row's largest.
+    """Weights exponential[(peak - score) * scale, rounded] as 64 high + low, and their sums; the peak is per row.
 
-    Heads of G rows: scores (H, G, D), halves (H, 2 G, D), all high ones first, totals (H, G).
+    H heads of G rows: scores (H, G, D), halves (H, 2 G, D) with the high ones first, totals (H, G).
     """
     heads, rows, length = scores.shape
     last = np.float32(len(exponential) - 1)
@@ -181,7 +181,7 @@ def attention_means(sums, totals, scale, out):
 @kernel
 @no_type_check
 def add_rescaled(x, y, scale, limit):
-    """x += y times the scale of each channel, rounded; clamped to +-limit. In place."""
+    """Add y times the scale of each channel, rounded, to x in place; clamped to +-limit."""
     rows, width = x.shape
     for i in range(rows):
         for c in range(width):

@@ -1,4 +1,4 @@
-"""An exact network in use: operations chosen by a self-test, items spread over threads, outputs as floats too."""
+"""Exact networks: a backend chosen by self-test, items spread over threads, outputs as integers or floats."""
 
 import math
 import os
@@ -13,27 +13,28 @@ from functools import cache
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int, Int32
+from jaxtyping import Float, Int32
 from torch import Tensor, nn
 
 from ardm.errors import ExactError
 from ardm.exact.operations import Operations, available_operations
 from ardm.exact.outputs import OutputUnits
+from ardm.model import Mask, Outputs, PerItem, Values, Where
 from ardm.runtime.cuda_graphs import Recorded, padded
 
-PART_POSITIONS = 8192
-"""On a CPU so many variables are evaluated at a time in a thread: more would leave its caches."""
+THREAD_POSITIONS = 8192
+"""Variables that a CPU thread evaluates at a time; more would not fit its caches."""
 FORCED_OPERATIONS = "ARDM_EXACT"
-"""Environment variable that names the only operations to use: compiled, int8, float32 or float64."""
+"""Environment variable that forces a backend: compiled, int8, float32 or float64."""
 TERMINAL_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 MAX_REASON = 120
-"""So many characters of an error's message are shown; compilers write pages."""
+"""Characters shown of an error's message; compilers write pages."""
 _CHOOSING = threading.Lock()
 
 
 @dataclass
 class _Precision:
-    """PyTorch's setting for float32 products, which all threads share."""
+    """The users of full float32 precision, and PyTorch's process-wide setting before the first of them."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     num_users: int = 0
@@ -45,16 +46,16 @@ _PRECISION = _Precision()
 
 @dataclass(frozen=True, kw_only=True)
 class SelfTest:
-    """Inputs of a network with the outputs that every machine must give for them."""
+    """Inputs of a network, with the outputs that every machine must give for them."""
 
-    inputs: Int[Tensor, "B *shape"]
-    mask: Bool[Tensor, "B *shape"]
-    stage: Int[Tensor, "B"]
-    where: Int[Tensor, "B N"]
+    inputs: Values
+    mask: Mask
+    stage: PerItem
+    where: Where
     outputs: Int32[Tensor, "B N O"]
 
     def check(self, num_values: int, num_stages: int, shape: tuple[int, ...]) -> None:
-        """An error unless a network can be given these inputs; nothing in a file is trusted."""
+        """Raise an error unless the inputs are valid for a network, as files are not trusted."""
         limits = {"inputs": num_values, "stage": num_stages, "where": math.prod(shape)}
         in_range = all(
             int(x.min()) >= 0 and int(x.max()) < limit
@@ -69,85 +70,67 @@ class SelfTest:
             raise ExactError("the self-test of the model file is malformed")
 
     def passes(self, core: nn.Module, ops: Operations) -> bool:
-        """Whether a network gives the outputs with these operations, for single items and batches, few and many."""
+        """Whether a network gives these outputs with a backend: for one item and a batch, few variables and many."""
         device = next(core.buffers()).device
         inputs, mask, stage, where = (x.to(device) for x in (self.inputs, self.mask, self.stage, self.where))
-        times = -(-inputs[0].numel() // where.shape[1])  # a network may take another way where many are wanted
+        times = -(-inputs[0].numel() // where.shape[1])  # networks take another code path for many variables
         alone = core(inputs[:1], mask[:1], stage[:1], where[:1], ops).cpu()
         together = core(inputs, mask, stage, where.repeat(1, times), ops).cpu()
         return torch.equal(alone, self.outputs[:1]) and torch.equal(together, self.outputs.repeat(1, times, 1))
 
 
 class ExactNetwork(nn.Module):
-    """Outputs of an exact network that do not depend on the machine, the batch or the number of threads.
+    """A network whose outputs do not depend on the machine, the batch or the number of threads.
 
-    As floating-point numbers they serve wherever those of a trained network do.
+    Called like a trained network, it gives its outputs as floating-point numbers.
     """
 
     def __init__(self, core: nn.Module, units: OutputUnits, test: SelfTest) -> None:
         super().__init__()
         self.core, self.units, self.test = core, units, test
         self._chosen: dict[torch.device, Operations] = {}
-        self._recordings: dict[Operations, Recorded] = {}
+        self._captured: dict[Operations, Recorded] = {}
 
     @torch.no_grad()
-    def integers(
-        self,
-        inputs: Int[Tensor, "B *shape"],
-        mask: Bool[Tensor, "B *shape"],
-        stage: Int[Tensor, "B"],
-        t: Int[Tensor, "B"],
-        where: Int[Tensor, "B N"],
-    ) -> Int32[Tensor, "B N O"]:
-        """The outputs of the variables `where`; t is not used: a network that sees the step counts what is revealed."""
+    def integers(self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem, where: Where) -> Int32[Tensor, "B N O"]:
+        """The outputs of the variables `where`. `t` is ignored: networks that need the step count the mask."""
         with full_float32():
             return self._integers(inputs, mask, stage, where, self.operations(inputs.device))
 
     def _integers(self, inputs: Tensor, mask: Tensor, stage: Tensor, where: Tensor, ops: Operations) -> Tensor:
         if inputs.device.type != "cpu":
-            return self._recorded(ops)(inputs, mask, stage, padded(where))[:, : where.shape[1]]
+            return self._capturing(ops)(inputs, mask, stage, padded(where))[:, : where.shape[1]]
         cores = torch.get_num_threads()
-        num_items = max(1, min(PART_POSITIONS // inputs[0].numel(), -(-len(inputs) // cores)))
+        num_items = max(1, min(THREAD_POSITIONS // inputs[0].numel(), -(-len(inputs) // cores)))
         parts = list(zip(*(x.split(num_items) for x in (inputs, mask, stage, where)), strict=True))
         threads = min(cores, len(parts))
         evaluate = _pool(threads, cores // threads).map if threads > 1 else map
         return torch.cat(list(evaluate(lambda part: self.core(*part, ops), parts)))
 
     def _apply(self, *arguments: Any, **options: Any) -> "ExactNetwork":
-        """For moves to another device: recordings hold the addresses of buffers."""
-        self._recordings.clear()
+        """Called when the module moves to another device; captured calls hold the addresses of buffers."""
+        self._captured.clear()
         return super()._apply(*arguments, **options)
 
-    def _recorded(self, ops: Operations) -> Recorded:
+    def _capturing(self, ops: Operations) -> Recorded:
         with _CHOOSING:
-            if ops not in self._recordings:
-                self._recordings[ops] = Recorded(lambda *arguments: self.core(*arguments, ops))
-        return self._recordings[ops]
+            if ops not in self._captured:
+                self._captured[ops] = Recorded(lambda *arguments: self.core(*arguments, ops))
+        return self._captured[ops]
 
-    def forward(
-        self,
-        inputs: Int[Tensor, "B *shape"],
-        mask: Bool[Tensor, "B *shape"],
-        stage: Int[Tensor, "B"],
-        t: Int[Tensor, "B"],
-    ) -> Float[Tensor, "B *shape O"]:
+    def forward(self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem) -> Outputs:
         """The outputs of every variable as floating-point numbers."""
         where = torch.arange(inputs[0].numel(), device=inputs.device).expand(len(inputs), -1)
         return self.units.to_floats(self.integers(inputs, mask, stage, t, where)).unflatten(1, inputs.shape[1:])
 
     def outputs_at(
-        self,
-        inputs: Int[Tensor, "B *shape"],
-        mask: Bool[Tensor, "B *shape"],
-        stage: Int[Tensor, "B"],
-        t: Int[Tensor, "B"],
-        where: Int[Tensor, "B N"],
+        self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem, where: Where
     ) -> Float[Tensor, "B N O"]:
-        """The outputs of some variables as floating-point numbers."""
+        """The outputs of N variables of each item as floating-point numbers."""
         return self.units.to_floats(self.integers(inputs, mask, stage, t, where))
 
     def operations(self, device: torch.device) -> Operations:
-        """The fastest operations of a device that pass the self-test."""
+        """The fastest backend on a device that passes the self-test."""
         with _CHOOSING:
             if device not in self._chosen:
                 self._chosen[device] = choose_operations(self.core, self.test, device)
@@ -155,7 +138,7 @@ class ExactNetwork(nn.Module):
 
 
 def choose_operations(core: nn.Module, test: SelfTest, device: torch.device) -> Operations:
-    """The first of a device's operations with which a network passes its self-test."""
+    """The first of a device's backends with which a network passes its self-test."""
     available = available_operations(device)
     forced = os.environ.get(FORCED_OPERATIONS)
     if forced and forced not in available:
@@ -167,30 +150,28 @@ def choose_operations(core: nn.Module, test: SelfTest, device: torch.device) -> 
             if failure is None:
                 return available[name]
             failures.append(f"{name} {failure}")
-    raise ExactError(
-        f"no way of computing on {device} gives the integers that the model file holds: {'; '.join(failures)}"
-    )
+    raise ExactError(f"no backend on {device} gives the integers in the model file: {'; '.join(failures)}")
 
 
 @torch.no_grad()
 def _failure(core: nn.Module, test: SelfTest, ops: Operations) -> str | None:
-    """What is wrong with operations, in one line, if anything.
+    """How a backend fails the self-test, in one line; None if it passes.
 
-    Another way may serve whatever the error, but only a RuntimeError is how PyTorch says that it lacks an operation.
+    After any error another backend may work, but PyTorch reports a missing operation by a RuntimeError only.
     """
     try:
-        return None if test.passes(core, ops) else "gives others"
+        return None if test.passes(core, ops) else "gives other integers"
     except Exception as error:
         text = " ".join(TERMINAL_COLOURS.sub("", str(error)).split())  # Numba colours its messages
         reason = f"fails ({type(error).__name__}: {text[:MAX_REASON]})"
         if not isinstance(error, RuntimeError):
-            warnings.warn(f"one way of computing exactly {reason}; trying the next", stacklevel=2)
+            warnings.warn(f"a backend for exact networks {reason}; trying the next one", stacklevel=2)
         return reason
 
 
 @contextmanager
 def full_float32() -> Iterator[None]:
-    """float32 products without TF32, until the last thread leaves."""
+    """Compute float32 products without TF32, until the last thread leaves."""
     with _PRECISION.lock:
         if _PRECISION.num_users == 0:
             _PRECISION.before = torch.get_float32_matmul_precision()
@@ -207,5 +188,5 @@ def full_float32() -> Iterator[None]:
 
 @cache
 def _pool(threads: int, cores: int) -> ThreadPoolExecutor:
-    """Threads in each of which PyTorch computes on so many cores."""
+    """A pool of threads, in each of which PyTorch uses this number of cores."""
     return ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(cores,))

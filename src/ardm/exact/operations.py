@@ -1,7 +1,7 @@
-"""The operations of exact networks: on integers, or single correctly rounded ones, with one result on every machine.
+"""The operations of exact networks and their backends: the same integers on every machine.
 
     product          sums of 8-bit integers, each proved below 2^24 when the network is built: any order of summation,
-                     in int32, float32 or float64, gives the same
+                     in int32, float32 or float64, gives the same result
     norm             one sum of squares in int64; sqrt, division and rounding to float32, each correctly rounded
     rescale          one float32 product, rounded to the nearest integer (ties to even), clamped
 
@@ -23,13 +23,13 @@ from torch import Tensor
 from ardm.exact import kernels
 
 STREAM_LIMIT = 2**23
-"""Values of the residual stream are clamped to this, so that float32 holds them and sums of squares fit int64."""
-GATE_REACH = 2048
-"""Arguments of the table of the logistic function lie from minus this up to below this."""
+"""Values of the residual stream are clamped to this: float32 holds them, and sums of squares fit int64."""
+GATE_RANGE = 2048
+"""The table of the logistic function has arguments from -GATE_RANGE to GATE_RANGE - 1."""
 GATE_ONE = 2**12
-"""Values of the logistic function count 2^-12, so that float32 holds the product of two."""
+"""The logistic function in units of 2^-12, so that float32 holds the product of two values."""
 SQRT_HALF = float(np.float32(0.5**0.5))
-"""1 / sqrt 2 as float32 holds it."""
+"""1 / sqrt 2 rounded to float32."""
 
 Bytes = Int8[Tensor, "N K"]
 Weight = Int8[Tensor, "C K"]
@@ -44,10 +44,23 @@ Angles = Int16[Tensor, "D F"]
 Heads = Int8[Tensor, "B D H C"]
 Queries = Int8[Tensor, "B M H C"]
 Number = Float64[Tensor, ""]
+Table = Int32[Tensor, "L"]
+ScoreScale = Float32[Tensor, ""]
+MeanScale = Float64[Tensor, "H C"]
+Bias = Int32[Tensor, "C"]
+Logistic = Int16[Tensor, "L"]
+GateScale = Float32[Tensor, "C1"]
+Gated = Int8[Tensor, "N C1"]
+Words = Int16[Tensor, "N C"]
+Groups = Int[Tensor, "N"]
+HeadWeight = Int16[Tensor, "G O C"]
+HeadScale = Float64[Tensor, "G O"]
+HeadBias = Int32[Tensor, "G O"]
+HeadOutputs = Int32[Tensor, "N O"]
 
 
 class Operations(ABC):
-    """What a network needs of a device: products and attention; everything else as PyTorch computes it anywhere."""
+    """A backend: abstract products and attention; all other operations in plain PyTorch, for any device."""
 
     @abstractmethod
     def product(self, x: Bytes, weight: Weight) -> Sums:
@@ -55,15 +68,9 @@ class Operations(ABC):
 
     @abstractmethod
     def attend(
-        self,
-        query: Queries,
-        key: Heads,
-        value: Heads,
-        exponential: Int32[Tensor, "L"],
-        score_scale: Float32[Tensor, ""],
-        scale: Float64[Tensor, "H C"],
+        self, query: Queries, key: Heads, value: Heads, exponential: Table, score_scale: ScoreScale, scale: MeanScale
     ) -> Queries:
-        """Values weighted by a table of their scores' distances to the largest one, rescaled to +-127."""
+        """Means of values rescaled to +-127, weighted by a table of each score's distance to the largest score."""
 
     def activations(self, x: Bytes, weight: Weight, scale: Scale, low: int) -> Activations:
         """x weight^T times the scale of each channel, clamped to low..127."""
@@ -77,8 +84,8 @@ class Operations(ABC):
         """stream + x weight^T times the scale of each channel, clamped to +-STREAM_LIMIT; it may be overwritten."""
         return self.add_rescaled(stream, self.product(x, weight), scale)
 
-    def norm(self, x: Stream, gain: Number, limit: int) -> Int16[Tensor, "N C"]:
-        """x over its length times the gain, clamped to +-limit."""
+    def norm(self, x: Stream, gain: Number, limit: int) -> Words:
+        """x divided by its length, times the gain, clamped to +-limit."""
         total = x.long().square().sum(-1, keepdim=True).clamp(min=1)
         scale = (gain / total.double().sqrt()).float()
         return (x.float() * scale).round().clamp(-limit, limit).to(torch.int16)
@@ -105,19 +112,12 @@ class Operations(ABC):
         """The square of x times the scale of each channel, clamped to 0..127; 0 where x is negative."""
         return (x.float() * scale).clamp(min=0).square().round().clamp(max=127).to(torch.int8)
 
-    def gate(
-        self,
-        x: Sums,
-        scale: Scale,
-        bias: Int32[Tensor, "C"],
-        logistic: Int16[Tensor, "L"],
-        out_scale: Float32[Tensor, "C1"],
-    ) -> Int8[Tensor, "N C1"]:
+    def gate(self, x: Sums, scale: Scale, bias: Bias, logistic: Logistic, out_scale: GateScale) -> Gated:
         """tanh(u) sigmoid(v) rescaled to +-127; u and v are the halves of x times the scale, plus the bias.
 
-        By a table of the logistic function; tanh(u) is twice that of 2u, less 1.
+        Both come from a table of the logistic function: tanh(u) = 2 logistic(2u) - 1.
         """
-        index = ((x.float() * scale).round().int() + bias).clamp(-GATE_REACH, GATE_REACH - 1) + GATE_REACH
+        index = ((x.float() * scale).round().int() + bias).clamp(-GATE_RANGE, GATE_RANGE - 1) + GATE_RANGE
         signal, gate = logistic.int()[index.long()].chunk(2, dim=-1)
         return self.rescale((2 * signal - GATE_ONE) * gate, out_scale, -127)
 
@@ -136,25 +136,15 @@ class Operations(ABC):
         """The sum over groups g of row index[:, g] of table[g]."""
         return torch.stack([rows[i] for rows, i in zip(table, index.unbind(1), strict=True)]).sum(0, dtype=torch.int32)
 
-    def head(
-        self,
-        x: Int16[Tensor, "N C"],
-        group: Int[Tensor, "N"],
-        weight: Int16[Tensor, "G O C"],
-        scale: Float64[Tensor, "G O"],
-        bias: Int32[Tensor, "G O"],
-    ) -> Int32[Tensor, "N O"]:
-        """weight[group] x times the scale of each output, rounded, plus the bias. Products of all groups in float64."""
+    def head(self, x: Words, group: Groups, weight: HeadWeight, scale: HeadScale, bias: HeadBias) -> HeadOutputs:
+        """weight[group] x times the scale of each output, rounded, plus the bias; in float64 for all groups."""
         total = (x.double() @ weight.flatten(0, 1).double().t()).unflatten(1, weight.shape[:2])
-        own = total[torch.arange(len(x), device=x.device), group]
-        return (own * scale[group]).round().int() + bias[group]
+        chosen = total[torch.arange(len(x), device=x.device), group]
+        return (chosen * scale[group]).round().int() + bias[group]
 
 
 class TorchOperations(Operations):
-    """PyTorch's own operations, on any device.
-
-    `product` says how integers are multiplied, `dtype` in which numbers attention holds them.
-    """
+    """The reference backend, in plain PyTorch, with a choice of `product` and of the `dtype` of attention."""
 
     def __init__(self, product: Callable[[Tensor, Tensor], Tensor], dtype: torch.dtype = torch.float32) -> None:
         self._product, self._dtype = product, dtype
@@ -163,15 +153,9 @@ class TorchOperations(Operations):
         return self._product(x, weight)
 
     def attend(
-        self,
-        query: Queries,
-        key: Heads,
-        value: Heads,
-        exponential: Int32[Tensor, "L"],
-        score_scale: Float32[Tensor, ""],
-        scale: Float64[Tensor, "H C"],
+        self, query: Queries, key: Heads, value: Heads, exponential: Table, score_scale: ScoreScale, scale: MeanScale
     ) -> Queries:
-        """As `Operations` says; weights of 12 bits are multiplied in two halves, so that float32 holds the sums."""
+        """See `Operations`; weights of 12 bits are multiplied in two halves, so that float32 holds the sums."""
         query, key, value = (x.transpose(1, 2).to(self._dtype) for x in (query, key, value))  # (B, H, D, C)
         weights = self._attention_weights(query @ key.mT, exponential, score_scale)
         high, low = ((part.to(self._dtype) @ value).double() for part in (weights >> 6, weights & 63))
@@ -184,7 +168,7 @@ class TorchOperations(Operations):
 
 
 class FusedOperations(TorchOperations):
-    """Kernels of our own for the heaviest operations, the others compiled by PyTorch: the fastest on a GPU."""
+    """The fastest backend on a GPU: Triton kernels for the heaviest operations, `torch.compile` for the others."""
 
     def __init__(self) -> None:
         super().__init__(int8_product)
@@ -208,19 +192,19 @@ class FusedOperations(TorchOperations):
 
     @cached_property
     def _kernels(self) -> ModuleType:
-        """Loaded when they are used: Triton comes with PyTorch for GPUs alone."""
+        """The Triton kernels, imported on first use: only PyTorch for GPUs includes Triton."""
         from ardm.exact import gpu_kernels
 
         return gpu_kernels
 
 
 class CompiledOperations(Operations):
-    """Products by PyTorch, everything else by Numba: the fastest on a CPU."""
+    """The fastest backend on a CPU: products by PyTorch, everything else by Numba."""
 
     def product(self, x: Bytes, weight: Weight) -> Sums:
         return torch._int_mm(x, weight.t())
 
-    def norm(self, x: Stream, gain: Number, limit: int) -> Int16[Tensor, "N C"]:
+    def norm(self, x: Stream, gain: Number, limit: int) -> Words:
         out = torch.empty_like(x, dtype=torch.int16)
         kernels.norm(x.numpy(), float(gain), np.float32(limit), out.numpy())
         return out
@@ -244,14 +228,7 @@ class CompiledOperations(Operations):
         kernels.rescale_squared(x.numpy(), scale.numpy(), out.numpy())
         return out
 
-    def gate(
-        self,
-        x: Sums,
-        scale: Scale,
-        bias: Int32[Tensor, "C"],
-        logistic: Int16[Tensor, "L"],
-        out_scale: Float32[Tensor, "C1"],
-    ) -> Int8[Tensor, "N C1"]:
+    def gate(self, x: Sums, scale: Scale, bias: Bias, logistic: Logistic, out_scale: GateScale) -> Gated:
         out = x.new_empty((len(x), len(out_scale)), dtype=torch.int8)
         tables = (scale.numpy(), bias.numpy(), logistic.numpy(), out_scale.numpy())
         kernels.gate(x.numpy(), *tables, np.int32(GATE_ONE), out.numpy())
@@ -267,15 +244,8 @@ class CompiledOperations(Operations):
         return out
 
     def attend(
-        self,
-        query: Queries,
-        key: Heads,
-        value: Heads,
-        exponential: Int32[Tensor, "L"],
-        score_scale: Float32[Tensor, ""],
-        scale: Float64[Tensor, "H C"],
+        self, query: Queries, key: Heads, value: Heads, exponential: Table, score_scale: ScoreScale, scale: MeanScale
     ) -> Queries:
-        """As `Operations` says, by sums of bytes."""
         scores = self._by_head(query, torch.float32) @ self._by_head(key, torch.float32).mT
         batch, heads, rows, length = scores.shape
         halves = torch.empty(batch, heads, 2 * rows, length, dtype=torch.int8)
@@ -299,21 +269,14 @@ class CompiledOperations(Operations):
         kernels.embed(index.numpy(), table.numpy(), out.numpy())
         return out
 
-    def head(
-        self,
-        x: Int16[Tensor, "N C"],
-        group: Int[Tensor, "N"],
-        weight: Int16[Tensor, "G O C"],
-        scale: Float64[Tensor, "G O"],
-        bias: Int32[Tensor, "G O"],
-    ) -> Int32[Tensor, "N O"]:
+    def head(self, x: Words, group: Groups, weight: HeadWeight, scale: HeadScale, bias: HeadBias) -> HeadOutputs:
         out = x.new_empty((len(x), weight.shape[1]), dtype=torch.int32)
         kernels.head(x.numpy(), group.numpy(), weight.numpy(), scale.numpy(), bias.numpy(), out.numpy())
         return out
 
 
 def int8_product(x: Bytes, weight: Weight) -> Sums:
-    """x weight^T by PyTorch's product of bytes; on CUDA sizes are padded to what it takes."""
+    """x weight^T by PyTorch's product of bytes, padded on CUDA to sizes that it supports."""
     if not x.is_cuda:
         return torch._int_mm(x, weight.t())
     rows, columns = x.shape[0], weight.shape[0]
@@ -324,7 +287,7 @@ def int8_product(x: Bytes, weight: Weight) -> Sums:
 
 
 def float_product(dtype: torch.dtype) -> Callable[[Tensor, Tensor], Tensor]:
-    """x weight^T of integers held in floating point: exact while sums stay below 2^24 (float32) or 2^53 (float64)."""
+    """A function for x weight^T in floating point: exact while sums stay below 2^24 (float32) or 2^53 (float64)."""
 
     def product(x: Int[Tensor, "N K"], weight: Int[Tensor, "C K"]) -> Int32[Tensor, "N C"]:
         return (x.to(dtype) @ weight.to(dtype).t()).int()
@@ -333,7 +296,7 @@ def float_product(dtype: torch.dtype) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def available_operations(device: torch.device) -> dict[str, Operations]:
-    """The ways to compute on a device, fastest first."""
+    """The backends for a device by name, fastest first."""
     plain: dict[str, Operations] = {
         "int8": TorchOperations(int8_product),
         "float32": TorchOperations(float_product(torch.float32)),

@@ -1,7 +1,7 @@
-"""Units of the integer outputs of exact networks, and the way back to floating point.
+"""Units of the integer outputs of exact networks, and the conversion to floating point.
 
-An output r is held as the integer factor * r + offset, rounded. Logits and log-scales count 64ths of a nat; means of
-mixtures 64ths of a class, from class 0 on, and companded ones 2^-18 of a nat, from the middle on.
+The integer for an output r is factor * r + offset, rounded. Logits and log-scales are in 1/64 nat; means of mixtures in
+1/64 class from class 0 on, companded means in 2^-18 nat from the middle on.
 """
 
 import math
@@ -20,7 +20,7 @@ COMPANDED_PER_NAT = 1 << 18
 
 @dataclass(frozen=True, kw_only=True)
 class OutputUnits:
-    """The factor and the offset of each output of a network."""
+    """Factor and offset of each output of a network."""
 
     factor: Float64[Tensor, "O"]
     offset: Float64[Tensor, "O"]
@@ -34,16 +34,16 @@ class OutputUnits:
         return cls(factor=factor, offset=torch.zeros_like(factor))
 
     def to_integers(self, outputs: Float[Tensor, "*B O"]) -> Int32[Tensor, "*B O"]:
-        """The outputs of a float network in these units."""
+        """Real outputs in these units, rounded."""
         return (outputs.double() * self.factor + self.offset).round().int()
 
     def to_floats(self, outputs: Int32[Tensor, "*B O"]) -> Float64[Tensor, "*B O"]:
-        """The outputs as a parametrization takes them."""
+        """The real outputs, as a parametrization takes them."""
         return (outputs - self.offset.to(outputs.device)) / self.factor.to(outputs.device)
 
 
 def _mixture_units(parametrization: LogisticMixtureParametrization) -> OutputUnits:
-    """Logits, means (relative to evenly spaced centres in -1..1) and log-scales (relative to those of the centres)."""
+    """Units of logits, of means (relative to even centres in -1..1) and of log-scales (relative to the centres')."""
     half_range = (parametrization.depth.num_classes - 1) / 2
     if isinstance(parametrization, CompandedMixtureParametrization):
         per_place, middle = COMPANDED_PER_NAT * parametrization.reach, 0.0

@@ -1,10 +1,11 @@
-"""From a trained network to an exact one: units of activations from what they reach on real items.
+"""Quantisation of a trained network: rounded weights, and units of activations calibrated on real items.
 
-Nothing is trained: weights are rounded for each output, activations for each channel.
+Nothing is trained: weights are rounded per output, activations per channel.
 """
 
 import copy
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -30,33 +31,33 @@ from ardm.nn.unet import Block, SubPixelEmbedding, UNet
 from ardm.objective import Corrupted
 
 HEADROOM = 2.0
-"""How far beyond what was seen the residual stream and the input of the head may go."""
-FINEST_STREAM = 8
-"""Most binary places of the residual stream."""
+"""Room for the residual stream and the head's input, as a multiple of their calibrated ranges."""
+MAX_STREAM_BITS = 8
+"""Fractional bits of the residual stream at most."""
 NORM_QUANTILE = 0.99995
-"""The part of a norm's values that is not clamped."""
+"""Fraction of a norm's values that are not clamped."""
 CHANNEL_QUANTILE = 0.9999
-"""The part of the values of a channel that its peak is not below."""
+"""Fraction of a channel's values that do not exceed its peak."""
 PARTS = ("query", "key", "value")
 QUERY_UNITS = 2.0**16
-"""The largest query or key, before it is normalised."""
-LEAST_PEAK = 1e-6
-"""Peaks of channels that are always zero."""
-OBSERVED = (nn.Linear, nn.Conv2d, Block, TransformerBlock, Attention, Depthwise, GatedBlock)
+"""The largest query or key before normalisation."""
+MIN_PEAK = 1e-6
+"""The peak of channels that are always zero."""
+CALIBRATED_LAYERS = (nn.Linear, nn.Conv2d, Block, TransformerBlock, Attention, Depthwise, GatedBlock)
 
 
 @dataclass
 class ActivationRange:
-    """What the inputs of a layer reach, on average over calls: the largest ever would grow with their number."""
+    """The range of a layer's inputs, averaged over calls because a maximum would grow with their number."""
 
     calls: int = 0
     peaks: Tensor | float = 0.0
-    """What CHANNEL_QUANTILE of each channel's absolute values do not pass."""
+    """The CHANNEL_QUANTILE of each channel's absolute values."""
     quantile: float = 0.0
-    """What NORM_QUANTILE of all absolute values do not pass."""
+    """The NORM_QUANTILE of all absolute values."""
 
     def update(self, x: Float[Tensor, "*N C"]) -> None:
-        """Take in the inputs of one more call."""
+        """Update the averages with the inputs of one more call."""
         magnitude = x.detach().abs().flatten(0, -2)
         self.calls += 1
         peaks = upper_quantile(magnitude, CHANNEL_QUANTILE).double().cpu()
@@ -66,103 +67,107 @@ class ActivationRange:
 
 
 def upper_quantile(x: Float[Tensor, "N C"], part: float) -> Float[Tensor, "C"]:
-    """What a part, close to 1, of each column does not pass."""
+    """The quantile of each column at `part`, which should be close to 1."""
     return x.topk(max(1, round((1 - part) * len(x))), dim=0).values[-1]
 
 
 @dataclass
-class Observations:
-    """What the inputs of each layer of a network reach, by the layer's name."""
+class Calibration:
+    """The activation ranges of a network's layers, by name."""
 
     layers: dict[str, ActivationRange] = field(default_factory=dict)
-    reach: float = 1.0
-    """The part of balanced peaks that bytes reach to; what is beyond is clamped, and what is within is finer."""
+    clip: float = 1.0
+    """The fraction of balanced peaks at which bytes are clamped; a smaller one makes the remaining values finer."""
 
     def peaks(self, name: str) -> Tensor:
-        """What nearly all values of each input channel of a layer do not pass."""
-        return torch.as_tensor(self.layers[name].peaks).clamp(min=LEAST_PEAK)
+        """The peak of each input channel of a layer."""
+        return torch.as_tensor(self.layers[name].peaks).clamp(min=MIN_PEAK)
 
     def balanced_peaks(self, name: str) -> Tensor:
-        """The geometric mean of each channel's peak and the largest one, as far as bytes reach.
+        """The geometric mean of each channel's peak and the largest peak, times `clip`.
 
-        Weights take up the ratios of units: with peaks alone, channels that are large for a few positions would leave
-        the weights of all others too few levels; with one unit for all, small activations.
+        The weights absorb the ratios of units. With each channel's own peak, channels that are large at a few positions
+        would leave too few levels for the weights of the others; with one common peak, too few for small activations.
         """
         peaks = self.peaks(name)
-        return self.reach * (peaks * peaks.max()).sqrt()
+        return self.clip * (peaks * peaks.max()).sqrt()
 
     def quantile(self, name: str) -> float:
-        """What nearly all inputs of a layer do not pass."""
-        return max(self.layers[name].quantile, LEAST_PEAK)
+        """The NORM_QUANTILE of a layer's inputs."""
+        return max(self.layers[name].quantile, MIN_PEAK)
+
+    def block_peak(self) -> float:
+        """The largest peak of the inputs of all blocks, which are the residual stream."""
+        return max(float(self.peaks(name).max()) for name in self.layers if re.fullmatch(r"blocks\.\d+", name))
 
 
 @torch.no_grad()
-def observe(model: ARDM, batches: Iterable[Corrupted]) -> Observations:
-    """What the inputs of layers and blocks reach on corrupted items."""
-    observations = Observations()
+def calibrate(model: ARDM, batches: Iterable[Corrupted]) -> Calibration:
+    """The activation ranges of a network's layers and blocks on corrupted items."""
+    calibration = Calibration()
     handles = []
     for name, module in model.network.named_modules():
-        if isinstance(module, OBSERVED):
-            handles.append(module.register_forward_pre_hook(_observer(observations, name)))
+        if isinstance(module, CALIBRATED_LAYERS):
+            handles.append(module.register_forward_pre_hook(_range_hook(calibration, name)))
     try:
         for c in batches:
             model.outputs(c.inputs, c.mask, c.stage, c.t)
     finally:
         for handle in handles:
             handle.remove()
-    return observations
+    return calibration
 
 
-def _observer(observations: Observations, name: str):  # type: ignore[no-untyped-def]
-    seen = observations.layers.setdefault(name, ActivationRange())
+def _range_hook(calibration: Calibration, name: str):  # type: ignore[no-untyped-def]
+    inputs = calibration.layers.setdefault(name, ActivationRange())
 
     def hook(module: nn.Module, arguments: tuple[Any, ...]) -> None:
         x = arguments[0]
         is_image = isinstance(module, nn.Conv2d) and not isinstance(module, Convolution)
-        seen.update(x.movedim(1, -1) if is_image else x)
+        inputs.update(x.movedim(1, -1) if is_image else x)
         if isinstance(module, Attention):
             for part, weight in zip(PARTS, module.query_key_value, strict=True):
                 y = F.linear(x, weight)
-                observations.layers.setdefault(f"{name}.{part}", ActivationRange()).update(y)
+                calibration.layers.setdefault(f"{name}.{part}", ActivationRange()).update(y)
                 normal = rms_norm(y.unflatten(-1, (-1, module.head_width)))
-                observations.layers.setdefault(f"{name}.{part}.normal", ActivationRange()).update(normal)
+                calibration.layers.setdefault(f"{name}.{part}.normal", ActivationRange()).update(normal)
 
     return hook
 
 
-def quantise(network: nn.Module, exact: nn.Module, seen: Observations, units: OutputUnits) -> None:
-    """Fill an exact network with the rounded weights of a trained one, and prove its bounds."""
-    if isinstance(network, UNet) and isinstance(exact, ExactUNet):
-        _quantise_unet(network, exact, seen, units)
-    elif isinstance(network, Transformer) and isinstance(exact, ExactTransformer):
-        _quantise_transformer(network, exact, seen, units)
-    elif isinstance(network, PaperWaveNet) and isinstance(exact, ExactWaveNet):
-        _quantise_wavenet(network, exact, seen, units)
-    else:
-        raise ExactError(f"a {type(network).__name__} has no exact form")
+def quantise(network: nn.Module, exact: nn.Module, ranges: Calibration, units: OutputUnits) -> None:
+    """Fill an exact network with the rounded weights of a trained one, and check its bounds."""
+    match network, exact:
+        case UNet(), ExactUNet():
+            _quantise_unet(network, exact, ranges, units)
+        case Transformer(), ExactTransformer():
+            _quantise_transformer(network, exact, ranges, units)
+        case PaperWaveNet(), ExactWaveNet():
+            _quantise_wavenet(network, exact, ranges, units)
+        case _:
+            raise ExactError(f"a {type(network).__name__} has no exact form")
     check_bounds(exact)
 
 
 @torch.no_grad()
-def _quantise_unet(network: UNet, exact: ExactUNet, seen: Observations, units: OutputUnits) -> None:
-    """Fill an exact U-Net with the rounded weights of a trained one."""
-    stream = stream_units(max(float(seen.peaks(f"blocks.{i}").max()) for i in range(len(network.blocks))))
+def _quantise_unet(network: UNet, exact: ExactUNet, ranges: Calibration, units: OutputUnits) -> None:
+    stream = stream_units(ranges.block_peak())
     _set_embedding(exact.embedding, network.embedding, stream)
     for i, (block, target) in enumerate(zip(network.blocks, exact.blocks, strict=True)):
-        _set_block(target, block, seen, f"blocks.{i}", stream)
+        _set_block(target, block, ranges, f"blocks.{i}", stream)
     for kind in ("down_blocks", "up_blocks"):
         for i, (layer, resize) in enumerate(zip(getattr(network, kind), getattr(exact, kind), strict=True)):
-            input_units = _set_norm(resize.norm, seen.quantile(f"{kind}.{i}"))
+            input_units = _set_norm(resize.norm, ranges.quantile(f"{kind}.{i}"))
             resize.product.set_float(layer.weight, torch.tensor(input_units), torch.tensor(stream))
     shape = (network.head.out_features // exact.head.weight.shape[1], -1)
     weight, bias = network.head.weight.unflatten(0, shape), network.head.bias.view(shape)
-    input_units = _set_norm(exact.head_norm, HEADROOM * seen.quantile("head"))
-    exact.head.set_float(weight, bias, input_units, units.factor, units.offset)
+    input_units = _set_norm(exact.head_norm, HEADROOM * ranges.quantile("head"))
+    exact.head.set_float(weight, bias, input_units, units)
 
 
-def _set_block(target: Any, block: Any, seen: Observations, name: str, units: float) -> None:
-    norm_units = _set_norm(target.norm, seen.quantile(f"{name}.depthwise"))
-    mixed, hidden = (BYTE / seen.balanced_peaks(f"{name}.{layer}") for layer in ("expand", "contract"))
+def _set_block(target: Any, block: Any, ranges: Calibration, name: str, units: float) -> None:
+    norm_units = _set_norm(target.norm, ranges.quantile(f"{name}.depthwise"))
+    mixed, hidden = (BYTE / ranges.balanced_peaks(f"{name}.{layer}") for layer in ("expand", "contract"))
     target.depthwise.set_float(block.depthwise.weight[:, 0], norm_units, mixed)
     target.expand.set_float(block.expand.weight, mixed, hidden)
     target.contract.set_float(block.contract.weight, hidden, torch.tensor(units))
@@ -170,81 +175,77 @@ def _set_block(target: Any, block: Any, seen: Observations, name: str, units: fl
 
 @torch.no_grad()
 def _quantise_transformer(
-    network: Transformer, exact: ExactTransformer, seen: Observations, units: OutputUnits
+    network: Transformer, exact: ExactTransformer, ranges: Calibration, units: OutputUnits
 ) -> None:
-    stream = stream_units(max(float(seen.peaks(f"blocks.{i}").max()) for i in range(len(network.blocks))))
+    stream = stream_units(ranges.block_peak())
     exact.embedding.values.copy_((network.embedding.double() * stream).round()[None])
     if network.state_embedding is not None:
         exact.embedding.states.copy_((network.state_embedding.double() * stream).round()[None])
     for i, (block, target) in enumerate(zip(network.blocks, exact.blocks, strict=True)):
-        _set_attention(target.attention, block.attention, seen, f"blocks.{i}.attention", stream)
-        _set_feed_forward(target, block, seen, f"blocks.{i}", stream)
-    input_units = _set_norm(exact.head_norm, HEADROOM * seen.quantile("head"))
-    weight, bias = network.head.weight[None], network.head.bias[None]
-    exact.head.set_float(weight, bias, input_units, units.factor, units.offset)
+        _set_attention(target.attention, block.attention, ranges, f"blocks.{i}.attention", stream)
+        _set_feed_forward(target, block, ranges, f"blocks.{i}", stream)
+    input_units = _set_norm(exact.head_norm, HEADROOM * ranges.quantile("head"))
+    exact.head.set_float(network.head.weight[None], network.head.bias[None], input_units, units)
 
 
-def _set_feed_forward(target: Any, block: Any, seen: Observations, name: str, stream: float) -> None:
-    hidden = BYTE / seen.balanced_peaks(f"{name}.contract")  # of squares
+def _set_feed_forward(target: Any, block: Any, ranges: Calibration, name: str, stream: float) -> None:
+    hidden = BYTE / ranges.balanced_peaks(f"{name}.contract")  # of squares
     if block.depthwise is None:
-        mixed = torch.tensor(_set_norm(target.norm, seen.quantile(f"{name}.expand")))
+        mixed = torch.tensor(_set_norm(target.norm, ranges.quantile(f"{name}.expand")))
     else:
-        norm_units = _set_norm(target.norm, seen.quantile(f"{name}.depthwise"))
-        mixed = BYTE / seen.balanced_peaks(f"{name}.expand")
+        norm_units = _set_norm(target.norm, ranges.quantile(f"{name}.depthwise"))
+        mixed = BYTE / ranges.balanced_peaks(f"{name}.expand")
         target.depthwise.set_float(block.depthwise.weight.t()[:, None], norm_units, mixed)
     target.expand.set_float(block.expand.weight, mixed, hidden.sqrt())
     target.contract.set_float(block.contract.weight, hidden, torch.tensor(stream))
 
 
-def _set_attention(target: Any, attention: Any, seen: Observations, name: str, stream: float) -> None:
-    norm_units = torch.tensor(_set_norm(target.norm, seen.quantile(name)))
+def _set_attention(target: Any, attention: Any, ranges: Calibration, name: str, stream: float) -> None:
+    norm_units = torch.tensor(_set_norm(target.norm, ranges.quantile(name)))
     sides = zip(("query", "key"), attention.query_key_value, strict=False)
     turned_units = []
     for i, (part, weight) in enumerate(sides):
-        before = QUERY_UNITS / float(seen.peaks(f"{name}.{part}").max())
-        getattr(target, part).set_float(weight, norm_units, torch.tensor(before))
-        normal_units = _set_norm(getattr(target, f"{part}_norm"), seen.quantile(f"{name}.{part}.normal"))
-        turned_units.append(BYTE / seen.quantile(f"{name}.{part}.normal"))
+        units = QUERY_UNITS / float(ranges.peaks(f"{name}.{part}").max())
+        getattr(target, part).set_float(weight, norm_units, torch.tensor(units))
+        normal_units = _set_norm(getattr(target, f"{part}_norm"), ranges.quantile(f"{name}.{part}.normal"))
+        turned_units.append(BYTE / ranges.quantile(f"{name}.{part}.normal"))
         target.turn_scale[i] = turned_units[i] / (normal_units * ANGLE_ONE)
     nats = attention.head_width**-0.5 / (turned_units[0] * turned_units[1])
     target.score_scale.fill_(SCORES_PER_NAT * nats)
-    value, mixed = BYTE / seen.peaks(f"{name}.value"), BYTE / seen.peaks(f"{name}.output")
+    value, mixed = BYTE / ranges.peaks(f"{name}.value"), BYTE / ranges.peaks(f"{name}.output")
     target.value.set_float(attention.query_key_value[2], norm_units, value)
     target.mean_scale.copy_((mixed / value).view(target.mean_scale.shape))
     target.output.set_float(attention.output.weight, mixed, torch.tensor(stream))
 
 
 @torch.no_grad()
-def _quantise_wavenet(network: PaperWaveNet, exact: ExactWaveNet, seen: Observations, units: OutputUnits) -> None:
-    """Fill an exact WaveNet with the rounded weights of a trained one."""
+def _quantise_wavenet(network: PaperWaveNet, exact: ExactWaveNet, ranges: Calibration, units: OutputUnits) -> None:
     blocks = cast(list[GatedBlock], list(network.blocks))
     values, rows = embedded_values(network.input), step_rows(network.step, blocks, exact.step)
-    largest = max(float(table.abs().max().clamp(min=LEAST_PEAK)) for table in (values, rows))
-    peak = max(float(seen.peaks(f"blocks.{i}").max()) for i in range(len(blocks)))
-    stream = min(stream_units(peak), power_of_two(WORD / largest))
+    largest = max(float(table.abs().max().clamp(min=MIN_PEAK)) for table in (values, rows))
+    stream = min(stream_units(ranges.block_peak()), power_of_two(WORD / largest))
     _set_audio_input(exact.input, network.input, values, stream)
     exact.step.rows.copy_((rows * stream).round())
     root = math.sqrt(len(blocks))
-    total = power_of_two(WORD / (HEADROOM * root * float(seen.peaks("last").max())))
+    total = power_of_two(WORD / (HEADROOM * root * float(ranges.peaks("last").max())))
     for i, (block, target) in enumerate(zip(blocks, exact.blocks, strict=True)):
-        _set_gated_block(target, block, seen, f"blocks.{i}", stream, total)
+        _set_gated_block(target, block, ranges, f"blocks.{i}", stream, total)
     weight = network.last.weight.double() / root
     skipped = torch.stack([output_biases(block)[1] for block in blocks]).sum(0)
     bias = network.last.bias.double() + weight @ skipped
-    hidden = torch.full_like(bias, WORD / (HEADROOM * float(seen.peaks("head").max())))
-    exact.last.set_float(weight[None], bias[None], total, hidden, torch.zeros_like(bias))
-    weight, bias = network.head.weight[None], network.head.bias[None]
-    exact.head.set_float(weight, bias, float(hidden[0]), units.factor, units.offset)
+    hidden = torch.full_like(bias, WORD / (HEADROOM * float(ranges.peaks("head").max())))
+    exact.last.set_float(weight[None], bias[None], total, OutputUnits(factor=hidden, offset=torch.zeros_like(bias)))
+    exact.head.set_float(network.head.weight[None], network.head.bias[None], float(hidden[0]), units)
 
 
 def embedded_values(layer: AudioInput) -> Float64[Tensor, "V C"]:
-    """The features of each value that come from its embedding, after the relu."""
+    """The part of each value's features that comes from its embedding, after the ReLU."""
     weight, bias = layer.projection.weight.double(), layer.projection.bias.double()
     return (layer.embedding.weight.double() @ weight.t() + bias).relu()
 
 
 def step_rows(embedding: StepEmbedding, blocks: list[GatedBlock], exact: ExactStep) -> Float64[Tensor, "S L K C"]:
-    """What each block adds to the stream for the middle step of each level, and the residual biases before it."""
+    """The addition to the stream at the middle step of each level, with the residual biases before each block."""
     (num_stages, num_levels), length = exact.rows.shape[:2], exact.max_length
     bounds = -(-torch.arange(num_levels + 1) * (length + 1) // num_levels)  # the first step of each level
     t = (bounds[:-1] + bounds[1:] - 1) // 2
@@ -259,7 +260,7 @@ def step_rows(embedding: StepEmbedding, blocks: list[GatedBlock], exact: ExactSt
 
 
 def output_biases(block: GatedBlock) -> tuple[Float64[Tensor, "C"], Float64[Tensor, "C"]]:
-    """Those of the residual and of the skip half."""
+    """The biases of the residual half and of the skip half."""
     residual, skip = block.output.bias.double().chunk(2)
     return residual, skip
 
@@ -280,13 +281,13 @@ def _set_audio_input(target: ExactAudioInput, layer: AudioInput, values: Tensor,
     target.scale.copy_(steps * stream)
 
 
-def _set_gated_block(target: Any, block: Any, seen: Observations, name: str, stream: float, total: float) -> None:
-    bytes_seen, hidden = (BYTE / seen.balanced_peaks(f"{name}.{layer}") for layer in ("convolution", "output"))
-    target.seen_scale.copy_(bytes_seen / stream)
+def _set_gated_block(target: Any, block: Any, ranges: Calibration, name: str, stream: float, total: float) -> None:
+    inputs, hidden = (BYTE / ranges.balanced_peaks(f"{name}.{layer}") for layer in ("convolution", "output"))
+    target.seen_scale.copy_(inputs / stream)
     weight, bias = block.convolution.weight[:, :, 0].mT.flatten(1), block.convolution.bias.double()
     gate_units = torch.full_like(bias, GATES_PER_NAT)
     gate_units[: len(bias) // 2] *= 2
-    target.convolution.set_float(weight, bytes_seen.repeat(3), gate_units)
+    target.convolution.set_float(weight, inputs.repeat(3), gate_units)
     target.gate_bias.copy_((bias * gate_units).round())
     target.gate_scale.copy_(hidden / GATE_ONE**2)
     residual, skip = block.output.weight.chunk(2)
@@ -296,7 +297,7 @@ def _set_gated_block(target: Any, block: Any, seen: Observations, name: str, str
 
 
 def _set_norm(norm: ExactNorm, quantile: float) -> float:
-    """The units of the norm's output, after setting them."""
+    """Set the units of the norm's output so that the quantile reaches its limit, and return them."""
     units = norm.limit / quantile
     norm.gain.fill_(units * norm.width**0.5)
     return units
@@ -308,13 +309,13 @@ def _set_embedding(target: ExactSubPixelEmbedding, embedding: SubPixelEmbedding,
 
 
 def power_of_two(limit: float) -> float:
-    """The largest power of two that does not pass a limit."""
+    """The largest power of two up to a limit."""
     return 2.0 ** (math.frexp(limit)[1] - 1)
 
 
 def stream_units(peak: float) -> float:
-    """The finest power of two, up to 2^8, in which a stream with this peak has headroom."""
-    places = FINEST_STREAM
-    while peak * HEADROOM * 2.0**places >= STREAM_LIMIT:
-        places -= 1
-    return 2.0**places
+    """The largest power of two, up to 2^8, that leaves a stream with this peak its headroom."""
+    bits = MAX_STREAM_BITS
+    while peak * HEADROOM * 2.0**bits >= STREAM_LIMIT:
+        bits -= 1
+    return 2.0**bits

@@ -1,17 +1,17 @@
-"""The exact form of `nn.Transformer`: the same blocks on integers.
+"""The exact form of `nn.Transformer`, with the same blocks on integers.
 
 stream = embedding                                           int32, 2^-k of a unit
 block:   stream += output(attention(norm)), then stream += contract(relu(expand(norm))^2);
          with a kernel expand(depthwise(norm in 12 bits))
 attention: queries and keys normalised in 12 bits, turned by integer cosines, then bytes; scores become weights
            of 12 bits by a table of the exponential; the weighted mean of values is one division
-outputs  = head(norm in 16 bits), for the wanted variables alone
+outputs  = head(norm in 16 bits), for the requested variables only
 """
 
 from typing import cast
 
 import torch
-from jaxtyping import Bool, Float32, Float64, Int, Int8, Int16, Int32
+from jaxtyping import Float32, Float64, Int, Int8, Int16, Int32
 from torch import Tensor, nn
 
 from ardm.config import TransformerConfig
@@ -29,10 +29,11 @@ from ardm.exact.layers import (
     require,
 )
 from ardm.exact.operations import STREAM_LIMIT, Operations
+from ardm.model import Mask, PerItem, Values, Where
 from ardm.nn.transformer import rotary_angles
 
 ANGLE_ONE = 2**14
-"""Cosines and sines count 2^-14."""
+"""Cosines and sines are in units of 2^-14."""
 EXPONENTIAL_ONE = 4095
 SCORES_PER_NAT = 64
 
@@ -52,25 +53,20 @@ class ExactTransformer(nn.Module):
         self.head = ExactHead(width, 1, num_outputs)
 
     def forward(
-        self,
-        inputs: Int[Tensor, "B D"],
-        mask: Bool[Tensor, "B D"],
-        stage: Int[Tensor, "B"],
-        where: Int[Tensor, "B N"],
-        ops: Operations,
+        self, inputs: Values, mask: Mask, stage: PerItem, where: Where, ops: Operations
     ) -> Int32[Tensor, "B N O"]:
         """The outputs of N variables of each item."""
         x = self.embedding(inputs, mask, stage, ops)
         for block in self.blocks[:-1]:
             x = block(x, self.rotation, ops)
         last = cast(ExactBlock, self.blocks[-1])
-        wanted = last.of(x, where, self.rotation, ops).flatten(0, 1)
-        group = torch.zeros(len(wanted), dtype=torch.long, device=wanted.device)
-        return self.head(self.head_norm(wanted, ops), group, ops).unflatten(0, where.shape)
+        rows = last.rows_at(x, where, self.rotation, ops).flatten(0, 1)
+        group = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
+        return self.head(self.head_norm(rows, ops), group, ops).unflatten(0, where.shape)
 
 
 class ExactBlock(nn.Module):
-    """stream + attention(norm), then stream + contract(relu(expand(norm))^2), with a kernel the norm convolved."""
+    """stream + attention(norm), then stream + contract(relu(expand(norm))^2); with a kernel, of a convolved norm."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -80,35 +76,35 @@ class ExactBlock(nn.Module):
         self.depthwise = ExactDepthwise(width, (1, config.kernel)) if config.kernel > 1 else None
         self.expand = ExactProduct(width, hidden)
         self.contract = ExactProduct(hidden, width)
-        self.reach = config.kernel // 2
+        self.radius = config.kernel // 2
 
     def forward(self, x: Int32[Tensor, "B D C"], rotation: "ExactRotation", ops: Operations) -> Int32[Tensor, "B D C"]:
         """The block's output; x may be overwritten."""
         x = self.attention(x, rotation, ops)
-        seen = self.norm(x, ops)
-        seen = seen.to(torch.int8) if self.depthwise is None else self.depthwise(seen[:, None], ops)[:, 0]
-        return self._feed_forward(x, seen, ops)
+        normed = self.norm(x, ops)
+        mixed = normed.to(torch.int8) if self.depthwise is None else self.depthwise(normed[:, None], ops)[:, 0]
+        return self._feed_forward(x, mixed, ops)
 
-    def of(
+    def rows_at(
         self, x: Int32[Tensor, "B D C"], where: Int[Tensor, "B N"], rotation: "ExactRotation", ops: Operations
     ) -> Int32[Tensor, "B N C"]:
-        """The block's output for some variables, computed for no more than they see; x may be overwritten."""
-        around = torch.arange(self.reach * 2 + 1, device=where.device) - self.reach
+        """The block's output for some variables, from only the rows in their kernels; x may be overwritten."""
+        around = torch.arange(self.radius * 2 + 1, device=where.device) - self.radius
         if where.shape[1] * len(around) >= x.shape[1]:
             return chosen_rows(self(x, rotation, ops), where)
         window = where[..., None] + around
         is_inside = (window >= 0) & (window < x.shape[1])
-        x = self.attention(x, rotation, ops, of=window.clamp(0, x.shape[1] - 1).flatten(1))
-        seen = self.norm(x, ops)
-        x, seen = (rows.unflatten(1, window.shape[1:]) for rows in (x, seen))  # (B, N, window, C)
-        seen = seen.masked_fill(~is_inside[..., None], 0)
-        seen = seen[:, :, 0].to(torch.int8) if self.depthwise is None else self.depthwise(seen, ops)[:, :, self.reach]
-        return self._feed_forward(x[:, :, self.reach].contiguous(), seen.contiguous(), ops)
+        x = self.attention(x, rotation, ops, where=window.clamp(0, x.shape[1] - 1).flatten(1))
+        normed = self.norm(x, ops)
+        x, normed = (rows.unflatten(1, window.shape[1:]) for rows in (x, normed))  # (B, N, window, C)
+        normed = normed.masked_fill(~is_inside[..., None], 0)
+        mixed = normed.to(torch.int8) if self.depthwise is None else self.depthwise(normed, ops)
+        return self._feed_forward(x[:, :, self.radius].contiguous(), mixed[:, :, self.radius].contiguous(), ops)
 
     def _feed_forward(
-        self, x: Int32[Tensor, "B N C"], seen: Int8[Tensor, "B N C"], ops: Operations
+        self, x: Int32[Tensor, "B N C"], mixed: Int8[Tensor, "B N C"], ops: Operations
     ) -> Int32[Tensor, "B N C"]:
-        hidden = self.expand.squared_activations(seen.flatten(0, 1), ops)
+        hidden = self.expand.squared_activations(mixed.flatten(0, 1), ops)
         return self.contract.add_to(x.flatten(0, 1), hidden, ops).view(x.shape)
 
 
@@ -139,9 +135,9 @@ class ExactAttention(ExactLayer):
         rotation: "ExactRotation",
         ops: Operations,
         *,
-        of: Int[Tensor, "B M"] | None = None,
+        where: Int[Tensor, "B M"] | None = None,
     ) -> Int32[Tensor, "B M C"]:
-        """The stream with the attention's output added, `of` all variables or some; x may be overwritten."""
+        """The stream plus the attention's output, for all variables or those of `where`; x may be overwritten."""
         rows = self.norm(x, ops).to(torch.int8).flatten(0, 1)
         heads = (*x.shape[:2], -1, self.head_width)
         sides = zip((self.query, self.key), (self.query_norm, self.key_norm), self.turn_scale, strict=True)
@@ -150,18 +146,18 @@ class ExactAttention(ExactLayer):
             for product, norm, scale in sides
         )
         value = self.value.activations(rows, ops).view(heads)
-        if of is not None:
-            x, query = chosen_rows(x, of), chosen_rows(query, of)
+        if where is not None:
+            x, query = chosen_rows(x, where), chosen_rows(query, where)
         mixed = ops.attend(query, key, value, rotation.exponential, self.score_scale, self.mean_scale)
         return self.output.add_to(x.flatten(0, 1), mixed.flatten(2).flatten(0, 1).contiguous(), ops).view(x.shape)
 
     def _stream(self, product: ExactProduct, rows: Int8[Tensor, "N C"], ops: Operations) -> Int32[Tensor, "N C"]:
-        """Queries or keys, all channels in the same units."""
+        """Queries or keys, with all channels in the same units."""
         return product.add_to(torch.zeros(rows.shape, dtype=torch.int32, device=rows.device), rows, ops)
 
     def check_bounds(self, name: str) -> None:
-        """Products of bytes must stay below 2^24, and scales must be finite."""
-        require(BYTE * BYTE * self.head_width < FLOAT32_SUM, name, f"{self.head_width} channels a head are too many")
+        """Check that products of bytes stay below 2^24, and that scales are finite."""
+        require(BYTE * BYTE * self.head_width < FLOAT32_SUM, name, f"{self.head_width} channels per head are too many")
         scales = torch.cat((self.turn_scale, self.score_scale.double().view(1), self.mean_scale.flatten()))
         require(bool(scales.isfinite().all()) and float(scales.min()) >= 0, name, "a scale is not a finite number")
 
@@ -188,17 +184,17 @@ class ExactRotation(ExactLayer):
         return ops.rotate(x, self.cos[: x.shape[1]], self.sin[: x.shape[1]], scale)
 
     def check_bounds(self, name: str) -> None:
-        """Turned values must fit int32 and halves of weighted sums stay below 2^24."""
+        """Check that turned values fit int32, and that halves of weighted sums stay below 2^24."""
         largest = max(int(table.int().abs().max()) for table in (self.cos, self.sin))
         require(2 * NORM * largest < 2**31, name, f"a cosine or sine of {largest} is too large")
         require(len(self.cos) * 64 * BYTE < FLOAT32_SUM, name, f"{len(self.cos)} positions are too many")
         table = self.exponential
-        fine = int(table[0]) == int(table.max()) <= EXPONENTIAL_ONE and int(table.min()) >= 0 and int(table[0]) > 0
-        require(fine, name, "the table of the exponential is out of range")
+        is_fine = int(table[0]) == int(table.max()) <= EXPONENTIAL_ONE and int(table.min()) >= 0 and int(table[0]) > 0
+        require(is_fine, name, "the table of the exponential is out of range")
 
 
 class ExactEmbedding(ExactLayer):
-    """A row for each value and, in models of several stages, one for the stage and mask."""
+    """A row for each value, plus one for the stage and mask in models of several stages."""
 
     values: Int32[Tensor, "1 V C"]
     states: Int32[Tensor, "1 S2 C"]
@@ -209,16 +205,14 @@ class ExactEmbedding(ExactLayer):
         num_states = 2 * num_stages if num_stages > 1 else 0
         self.register_buffer("states", torch.zeros(1, num_states, width, dtype=torch.int32))
 
-    def forward(
-        self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], stage: Int[Tensor, "B"], ops: Operations
-    ) -> Int32[Tensor, "B D C"]:
-        """The stream's first values."""
+    def forward(self, inputs: Values, mask: Mask, stage: PerItem, ops: Operations) -> Int32[Tensor, "B D C"]:
+        """The initial values of the stream."""
         x = ops.embed(inputs.reshape(-1, 1), self.values)
         if self.states.shape[1]:
             x = x + ops.embed((2 * stage[:, None] + mask).reshape(-1, 1), self.states)
         return x.view(*inputs.shape, -1)
 
     def check_bounds(self, name: str) -> None:
-        """Sums of rows must stay within the stream's limit."""
+        """Check that sums of rows stay within the stream's limit."""
         largest = sum(int(table.long().abs().max()) for table in (self.values, self.states) if table.numel())
         require(largest < STREAM_LIMIT, name, f"a sum of rows may reach {largest}, beyond 2^23")

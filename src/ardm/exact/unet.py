@@ -1,17 +1,17 @@
-"""The exact form of `nn.UNet`: the same blocks on integers.
+"""The exact form of `nn.UNet`, with the same blocks on integers.
 
 stream = embedding                                           int32, 2^-k of a unit
 block:   stream += contract(relu(expand(depthwise(norm))))   norm in 12 bits, everything else in bytes
-down:    stream = down(norm(2 x 2 pixels as one))
+down:    stream = down(norm(2 x 2 pixels folded into one))
 up:      stream = skip + up(norm)
-outputs  = head(norm in 16 bits), for the wanted variables alone
+outputs  = head(norm in 16 bits), for the requested variables only
 """
 
 import itertools
 import math
 
 import torch
-from jaxtyping import Bool, Float64, Int, Int16, Int32
+from jaxtyping import Float64, Int16, Int32
 from torch import Tensor, nn
 
 from ardm.config import UNetConfig
@@ -28,10 +28,11 @@ from ardm.exact.layers import (
     require,
 )
 from ardm.exact.operations import STREAM_LIMIT, Operations
+from ardm.model import Mask, PerItem, Values, Where
 from ardm.nn.unet import depth_to_space, pad_to_multiple, space_to_depth, wave_frequencies, wave_weights
 
 MAX_ROWS = 4096
-"""Values for which a file holds a row each."""
+"""Values up to this number have a row each in the file."""
 FINE_VALUES = 256
 ANGLE_ONE = 2**14
 WEIGHT_BITS = 22
@@ -65,12 +66,7 @@ class ExactUNet(nn.Module):
         self.head = ExactHead(widths[0], self.num_channels, num_outputs)
 
     def forward(
-        self,
-        inputs: Int[Tensor, "B *shape"],
-        mask: Bool[Tensor, "B *shape"],
-        stage: Int[Tensor, "B"],
-        where: Int[Tensor, "B N"],
-        ops: Operations,
+        self, inputs: Values, mask: Mask, stage: PerItem, where: Where, ops: Operations
     ) -> Int32[Tensor, "B N O"]:
         """The outputs of N variables of each item."""
         if not self.takes_images:
@@ -80,10 +76,8 @@ class ExactUNet(nn.Module):
         rows = self.head_norm(stream.gather(1, pixels).flatten(0, 1), ops)
         return self.head(rows, (where % self.num_channels).flatten(), ops).unflatten(0, where.shape)
 
-    def stream(
-        self, inputs: Int[Tensor, "B H W C"], mask: Bool[Tensor, "B H W C"], stage: Int[Tensor, "B"], ops: Operations
-    ) -> Int32[Tensor, "B H1 W1 F"]:
-        """The residual stream at the end, with the padding of the sides."""
+    def stream(self, inputs: Values, mask: Mask, stage: PerItem, ops: Operations) -> Int32[Tensor, "B H1 W1 F"]:
+        """The final residual stream, still padded."""
         num_levels = len(self.depths)
         rows, columns = (factor ** (num_levels - 1) for factor in self.fold)
         x = pad_to_multiple(self.embedding(inputs, mask, stage, ops), rows, columns)
@@ -102,7 +96,7 @@ class ExactUNet(nn.Module):
 
 
 class ExactDown(nn.Module):
-    """To the next lower resolution: pixels folded into one, a norm, a product."""
+    """A step to the next lower resolution: pixels folded into one, a norm, a product."""
 
     def __init__(self, width: int, next_width: int, fold: tuple[int, int]) -> None:
         super().__init__()
@@ -114,12 +108,12 @@ class ExactDown(nn.Module):
         """The stream of the lower resolution."""
         folded = space_to_depth(x, self.fold).contiguous()
         rows = self.norm(folded, ops).to(torch.int8).flatten(0, 2)
-        nothing = x.new_zeros(len(rows), len(self.product.weight))
-        return self.product.add_to(nothing, rows, ops).view(*folded.shape[:3], -1)
+        zeros = x.new_zeros(len(rows), len(self.product.weight))
+        return self.product.add_to(zeros, rows, ops).view(*folded.shape[:3], -1)
 
 
 class ExactUp(nn.Module):
-    """Back to a resolution: a norm and a product of the lower one, unfolded and added to what was there."""
+    """A step back to a resolution: a norm and a product of the lower one, unfolded and added to the skip connection."""
 
     def __init__(self, width: int, next_width: int, fold: tuple[int, int]) -> None:
         super().__init__()
@@ -155,9 +149,10 @@ class ExactBlock(nn.Module):
 
 
 class ExactSubPixelEmbedding(ExactLayer):
-    """What is known of the sub-pixels of a pixel, as a sum of rows of tables.
+    """An embedding of the sub-pixels of a pixel, as a sum of rows of tables.
 
-    A value's row, and one for its stage and mask; a hidden value of a one-stage model has the row of zeros at the end.
+    Each has a row for its value and one for its stage and mask; hidden values of one-stage models have the row of zeros
+    at the end.
     """
 
     values: Int32[Tensor, "G V1 C"]
@@ -172,14 +167,8 @@ class ExactSubPixelEmbedding(ExactLayer):
         self.register_buffer("values", values, persistent=in_file)
         self.register_buffer("states", torch.zeros(num_channels, 2 * num_stages, width, dtype=torch.int32))
 
-    def forward(
-        self,
-        inputs: Int[Tensor, "B H W C"],
-        mask: Bool[Tensor, "B H W C"],
-        stage: Int[Tensor, "B"],
-        ops: Operations,
-    ) -> Int32[Tensor, "B H W F"]:
-        """The stream's first values."""
+    def forward(self, inputs: Values, mask: Mask, stage: PerItem, ops: Operations) -> Int32[Tensor, "B H W F"]:
+        """The initial values of the stream."""
         if self.num_stages == 1:
             inputs = inputs.masked_fill(~mask, self.values.shape[1] - 1)
         state = 2 * stage[:, None, None, None] + mask
@@ -187,29 +176,29 @@ class ExactSubPixelEmbedding(ExactLayer):
         return x.view(*inputs.shape[:-1], -1)
 
     def check_bounds(self, name: str) -> None:
-        """Sums of rows must stay within the stream's limit."""
+        """Check that sums of rows stay within the stream's limit."""
         largest = sum(table.abs().amax((1, 2)).sum() for table in (self.values.long(), self.states.long()))
         require(int(largest) < STREAM_LIMIT, name, f"a sum of rows may reach {int(largest)}, beyond 2^23")
 
     def set_float(self, weight: Float64[Tensor, "G J C"], features: Float64[Tensor, "V F"], units: float) -> None:
-        """Round what a float layer makes of each value and state, for a stream in these units."""
+        """Set the tables by rounding a float layer's outputs for each value and state, for a stream in these units."""
         num_features = features.shape[1]
         self.values[:, :-1].copy_((features @ weight[:, :num_features] * units).round())
         self.states.copy_((weight[:, num_features:] * units).round())
 
 
 class ExactWaveEmbedding(ExactSubPixelEmbedding):
-    """The same for more values than a file should list: rows are made of integer cosines and sines when loaded.
+    """An embedding of too many values for a table in the file: rows are computed from cosines and sines when loaded.
 
     Value v = 256 a + b has the angle pi j (v + 1/2) / V = alpha_j(a) + beta_j(b) for each frequency j. The file holds
     cosines and sines of alpha and beta in 2^-14; those of their sum follow by multiplication, rounded to 2^-14 again,
-    and a row is their product with integer weights in 2^-shift of the stream's unit. All of it exact in float64.
+    and a row is their product with integer weights in 2^-shift of the stream's unit. All of this is exact in float64.
     """
 
     coarse: Int16[Tensor, "2 A F"]
-    """cos and sin of alpha."""
+    """Cosines and sines of alpha."""
     fine: Int16[Tensor, "2 256 F"]
-    """cos and sin of beta."""
+    """Cosines and sines of beta."""
     weight: Int32[Tensor, "F2 C"]
     shift: Int32[Tensor, ""]
 
@@ -224,7 +213,7 @@ class ExactWaveEmbedding(ExactSubPixelEmbedding):
         self.register_load_state_dict_post_hook(lambda module, keys: module.make_values())
 
     def make_values(self) -> None:
-        """Fill the table of values from the integers of the file."""
+        """Compute the table of values from the integers in the file."""
         require(0 <= int(self.shift) < 63, "embedding", f"its shift {int(self.shift)} is out of range")
         largest = max(int(table.int().abs().max()) for table in (self.coarse, self.fine))
         require(largest <= ANGLE_ONE, "embedding", f"a cosine or sine of {largest} is too large")
@@ -236,13 +225,13 @@ class ExactWaveEmbedding(ExactSubPixelEmbedding):
         self.values[0, :-1].copy_((rows * 2.0 ** -int(self.shift)).round())
 
     def check_bounds(self, name: str) -> None:
-        """Products of waves and weights must stay below 2^53, besides the bounds of the table that they make."""
+        """Check that products of waves and weights stay below 2^53, and the bounds of the resulting table."""
         largest = 2 * ANGLE_ONE * int(self.weight.long().abs().sum(0).max())
         require(largest < FLOAT64_SUM, name, f"a sum may reach {largest}, beyond 2^53")
         super().check_bounds(name)
 
     def set_float(self, weight: Float64[Tensor, "G J C"], features: Float64[Tensor, "V F"], units: float) -> None:
-        """Round what a float layer makes of each value and state, for a stream in these units."""
+        """Set the tables by rounding a float layer's outputs for each value and state, for a stream in these units."""
         num_features, num_values = features.shape[1], features.shape[0]
         angle = math.pi * wave_frequencies(num_values).double() / num_values
         for table, values in (
@@ -259,7 +248,7 @@ class ExactWaveEmbedding(ExactSubPixelEmbedding):
 
 
 def make_embedding(width: int, num_values: int, num_stages: int, num_channels: int) -> ExactSubPixelEmbedding:
-    """Tables of all values or, where these are many, waves that make them."""
+    """An embedding with a table of all values or, for many values, one that computes it."""
     if num_values > MAX_ROWS and num_channels == 1:
         return ExactWaveEmbedding(width, num_values, num_stages)
     return ExactSubPixelEmbedding(width, num_values, num_stages, num_channels)

@@ -1,16 +1,15 @@
-"""The exact form of `nn.PaperWaveNet`: the same blocks on integers.
+"""The exact form of `nn.PaperWaveNet`, with the same blocks on integers.
 
 stream = relu(input)                                         int32, 2^-k of a unit
-block:   bytes of stream + step, three of them dilation apart -> one product: u and v
+block:   bytes of stream + step, at three taps a dilation apart -> one product: u and v
          h = tanh(u) sigmoid(v), bytes by a table of the logistic function
-         total += skip(h), for the wanted variables alone; stream = (stream + residual(h)) / sqrt 2
-outputs  = head(relu(last(total))), both in 16 bits, for the wanted variables alone
+         total += skip(h), for the requested variables only; stream = (stream + residual(h)) / sqrt 2
+outputs  = head(relu(last(total))), both in 16 bits, for the requested variables only
 
-What a block adds to the stream for the step is a row of a table. The biases of residual halves are in these rows as
-well, and those of skips in the bias of `last`: both only add constants. The last block has no residual half, which
-nothing would see.
+The step enters each block's stream as a row of a table. These rows also hold the biases of residual halves, and the
+bias of `last` those of skips: both only add constants. The last block has no residual half, as nothing follows it.
 
-At the paper's size a file has 32.4 MB: blocks 19.1, embedded values 8.4, steps 4.7.
+A file of the paper's size has 32.4 MB: blocks 19.1, embedded values 8.4, steps 4.7.
 """
 
 import torch
@@ -29,14 +28,15 @@ from ardm.exact.layers import (
     require,
     require_scales,
 )
-from ardm.exact.operations import GATE_ONE, GATE_REACH, STREAM_LIMIT, Operations
+from ardm.exact.operations import GATE_ONE, GATE_RANGE, STREAM_LIMIT, Operations
+from ardm.model import Mask, PerItem, Values, Where
 
 MAX_LEVELS = 256
-"""Rows of the step's table, over all stages. What a network says hardly changes within one."""
+"""Rows of the step's table over all stages; outputs hardly change among the steps that share one."""
 GATES_PER_NAT = 256
-"""Units of v; u, which tanh takes to twice the logistic of 2u less 1, counts twice as many."""
+"""Units of v per nat; u has twice as many, since tanh(u) = 2 logistic(2u) - 1."""
 INPUT_WEIGHT = 2**30
-"""Largest weight of the input."""
+"""Largest weight of the input layer."""
 
 
 class ExactWaveNet(nn.Module):
@@ -56,12 +56,7 @@ class ExactWaveNet(nn.Module):
         self.head = ExactHead(width, 1, num_outputs)
 
     def forward(
-        self,
-        inputs: Int[Tensor, "B D"],
-        mask: Bool[Tensor, "B D"],
-        stage: Int[Tensor, "B"],
-        where: Int[Tensor, "B N"],
-        ops: Operations,
+        self, inputs: Values, mask: Mask, stage: PerItem, where: Where, ops: Operations
     ) -> Int32[Tensor, "B N O"]:
         """The outputs of N variables of each item."""
         x = self.input(inputs, mask, stage)
@@ -74,17 +69,17 @@ class ExactWaveNet(nn.Module):
 
 
 def words(x: Int32[Tensor, "N C"], *, low: int) -> Int16[Tensor, "N C"]:
-    """Values of 16 bits, clamped to low..32767."""
+    """16-bit values, clamped to low..32767."""
     return x.clamp(low, WORD).to(torch.int16)
 
 
 class ExactGatedBlock(ExactLayer):
-    """(x + r) / sqrt 2 and the total + s, where [r, s] are products with tanh(u) * sigmoid(v)."""
+    """A block: (x + r) / sqrt 2 and the total + s, where [r, s] are products with tanh(u) * sigmoid(v)."""
 
     seen_scale: Float32[Tensor, "C"]
-    """From the stream to the bytes that the convolution sees."""
+    """From the stream to the bytes of the convolution's input."""
     gate_bias: Int32[Tensor, "C2"]
-    """Of u and v, in their units."""
+    """The biases of u and v, in their units."""
     gate_scale: Float32[Tensor, "C"]
     """From products of tanh and sigmoid to bytes."""
 
@@ -108,18 +103,18 @@ class ExactGatedBlock(ExactLayer):
         ops: Operations,
     ) -> tuple[Int32[Tensor, "B D C"], Int32[Tensor, "R C"]]:
         """The stream and the total after the block; both may be overwritten."""
-        seen = ops.rescale((x + step[:, None]).flatten(0, 1), self.seen_scale, -127).view(x.shape)
-        rows = taps(seen, self.dilation, where if self.residual is None else None).flatten(0, 1)
+        inputs = ops.rescale((x + step[:, None]).flatten(0, 1), self.seen_scale, -127).view(x.shape)
+        rows = taps(inputs, self.dilation, where if self.residual is None else None).flatten(0, 1)
         sums = ops.product(rows, self.convolution.weight)
         hidden = ops.gate(sums, self.convolution.scale, self.gate_bias, logistic, self.gate_scale)
         if self.residual is None:
             return x, self.skip.add_to(total, hidden, ops)
-        wanted = chosen_rows(hidden.view(x.shape), where).flatten(0, 1)
-        total = self.skip.add_to(total, wanted, ops)
+        requested = chosen_rows(hidden.view(x.shape), where).flatten(0, 1)
+        total = self.skip.add_to(total, requested, ops)
         return ops.halve_power(self.residual.add_to(x.flatten(0, 1), hidden, ops)).view(x.shape), total
 
     def check_bounds(self, name: str) -> None:
-        """u and v must fit int32, and scales be finite."""
+        """Check that u and v fit int32, and that scales are finite."""
         require(int(self.gate_bias.long().abs().max()) < 2**29, name, "a bias passes 2^29")
         for scale in (self.seen_scale, self.gate_scale):
             require_scales(scale, torch.zeros(()), name)
@@ -128,8 +123,8 @@ class ExactGatedBlock(ExactLayer):
 def taps(
     x: Shaped[Tensor, "B D C"], dilation: int, where: Int[Tensor, "B N"] | None = None
 ) -> Shaped[Tensor, "B N C3"]:
-    """For all variables or some the rows of their neighbours before them, their own, and those after, as one row."""
-    dilation = min(dilation, x.shape[1])  # further out there are only zeros
+    """Each variable's row between those of its neighbours before and after, for all variables or those of `where`."""
+    dilation = min(dilation, x.shape[1])  # beyond the ends there are only zeros
     padded = F.pad(x, (0, 0, dilation, dilation))
     if where is None:
         return torch.cat([padded[:, i * dilation :][:, : x.shape[1]] for i in range(3)], dim=-1)
@@ -137,23 +132,23 @@ def taps(
 
 
 class ExactGate(ExactLayer):
-    """The logistic function in 2^-12, of arguments from -2048/256 to 2047/256."""
+    """A table of the logistic function in 2^-12, for arguments from -2048/256 to 2047/256."""
 
     logistic: Int16[Tensor, "L"]
 
     def __init__(self) -> None:
         super().__init__()
-        arguments = torch.arange(-GATE_REACH, GATE_REACH, dtype=torch.float64) / GATES_PER_NAT
+        arguments = torch.arange(-GATE_RANGE, GATE_RANGE, dtype=torch.float64) / GATES_PER_NAT
         self.register_buffer("logistic", (GATE_ONE * arguments.sigmoid()).round().to(torch.int16))
 
     def check_bounds(self, name: str) -> None:
-        """Products of two values must be held by float32."""
-        fine = int(self.logistic.min()) >= 0 and int(self.logistic.max()) <= GATE_ONE
-        require(fine, name, "the table of the logistic function is out of range")
+        """Check that float32 holds products of two values."""
+        is_fine = int(self.logistic.min()) >= 0 and int(self.logistic.max()) <= GATE_ONE
+        require(is_fine, name, "the table of the logistic function is out of range")
 
 
 class ExactStep(ExactLayer):
-    """What each block adds to the stream for the step: a row for each of some levels of a stage's steps."""
+    """The step's addition to each block's stream: a row per stage and level, a range of the stage's steps."""
 
     rows: Int16[Tensor, "S L K C"]
 
@@ -164,23 +159,23 @@ class ExactStep(ExactLayer):
         self.register_buffer("rows", torch.zeros(num_stages, num_levels, num_blocks, width, dtype=torch.int16))
 
     def forward(self, mask: Bool[Tensor, "B D"], stage: Int[Tensor, "B"]) -> Int32[Tensor, "B K C"]:
-        """The rows of the number of revealed variables, 0..D."""
+        """The rows for the number of revealed variables, 0..D."""
         level = mask.sum(1) * self.rows.shape[1] // (mask.shape[1] + 1)
         return self.rows[stage, level].int()
 
 
 class ExactAudioInput(ExactLayer):
-    """Features of every sample: a convolution of values and states, and a row for the value.
+    """Features of every sample: a convolution of values and states, and a row of a table for the value.
 
-    The state, 2s + mask, has a weight for each tap, as has the value; hidden values of one-stage models count as 0.
+    The value and each state, 2s + mask, have a weight per tap; hidden values of one-stage models count as 0.
     """
 
     weight: Int32[Tensor, "3 J C"]
-    """Of each tap, for the value and for the states."""
+    """Weights per tap, of the value and of the states."""
     bias: Int32[Tensor, "C"]
     scale: Float64[Tensor, "C"]
     values: Int16[Tensor, "V C"]
-    """Rows for the last quarter of the features, after the relu."""
+    """Rows for the last quarter of the features, after the ReLU."""
 
     def __init__(self, width: int, num_values: int, num_stages: int) -> None:
         super().__init__()
@@ -194,16 +189,16 @@ class ExactAudioInput(ExactLayer):
     def forward(
         self, inputs: Int[Tensor, "B D"], mask: Bool[Tensor, "B D"], stage: Int[Tensor, "B"]
     ) -> Int32[Tensor, "B D C"]:
-        """The stream's first values; sums are of integers, which float64 holds."""
-        seen = inputs * mask if self.num_stages == 1 else inputs
+        """The initial values of the stream; float64 holds the sums of integers."""
+        values = inputs * mask if self.num_stages == 1 else inputs
         states = (2 * stage[:, None] + mask)[..., None] == torch.arange(2 * self.num_stages, device=mask.device)
-        planes = taps(torch.cat((seen[..., None], states), dim=-1).double(), 1)
+        planes = taps(torch.cat((values[..., None], states), dim=-1).double(), 1)
         total = planes @ self.weight.double().flatten(0, 1) + self.bias.double()
         features = (total * self.scale).round().clamp(0, STREAM_LIMIT).int()
         return torch.cat((features, self.values[inputs].int()), dim=-1)
 
     def check_bounds(self, name: str) -> None:
-        """Sums must stay below 2^53 (float64 holds them), and rows must not be negative."""
+        """Check that sums stay below 2^53 (float64 holds them), and that rows are not negative."""
         weight = self.weight.long().abs()
         largest = (len(self.values) * weight[:, 0] + weight[:, 1:].amax(1)).sum(0) + self.bias.long().abs()
         require(int(largest.max()) < FLOAT64_SUM, name, f"a sum may reach {int(largest.max())}, beyond 2^53")
