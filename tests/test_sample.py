@@ -217,8 +217,8 @@ def test_orders_must_fit_the_model(shape, generator):
 @pytest.mark.parametrize(
     ("schedule", "text"),
     [
-        (full_schedule(3), r"1 stage\(s\) of 3 steps; the model has 2 of 3"),
-        (full_schedule(4, num_stages=2), r"2 stage\(s\) of 4 steps; the model has 2 of 3"),
+        (full_schedule(3), r"expected a schedule of 2 x 3 \(stages x steps\), got 1 x 3"),
+        (full_schedule(4, num_stages=2), r"expected a schedule of 2 x 3 \(stages x steps\), got 2 x 4"),
         (full_schedule(2, num_stages=2), "must reach the last variable"),
     ],
 )
@@ -234,9 +234,9 @@ ONE_KNOWN = torch.tensor([[False, False, True]] * 2)
 @pytest.mark.parametrize(
     ("values", "mask", "first_step", "order", "text"),
     [
-        (0, None, 1, [2, 0, 1], "begins after 1 variables; as many must be given in every item"),
-        (0, ONE_KNOWN, 0, [2, 0, 1], "begins after 0 variables; as many must be given"),
-        (0, ONE_KNOWN, 2, [2, 0, 1], "begins after 2 variables; as many must be given"),
+        (0, None, 1, [2, 0, 1], "begins after 1 variables; give exactly these in every item"),
+        (0, ONE_KNOWN, 0, [2, 0, 1], "begins after 0 variables; give exactly these"),
+        (0, ONE_KNOWN, 2, [2, 0, 1], "begins after 2 variables; give exactly these"),
         (0, ONE_KNOWN, 1, [0, 2, 1], "given variables must come first in every order"),
         (2, ONE_KNOWN, 1, [2, 0, 1], r"given values must lie in 0\.\.1"),
         (-1, ONE_KNOWN, 1, [2, 0, 1], r"given values must lie in 0\.\.1"),

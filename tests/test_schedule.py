@@ -81,5 +81,5 @@ def test_each_call_lengthens_every_strand_by_one(calls):
 
 
 def test_strands_are_of_whole_items():
-    with pytest.raises(ValueError, match="strands are of whole items, but 2 variables are given"):
+    with pytest.raises(ValueError, match="strands need whole items, but 2 variables are given"):
         in_strands(Schedule(starts=((2, 4),), num_steps=10))

@@ -108,10 +108,10 @@ class Bound(Estimate):
     """A bound over random orders, with the profile measured on the way: see `bound`.
 
     >>> import ardm, torch
-    >>> model = ardm.load("text").model
-    >>> result = ardm.bound(model, torch.zeros(2, 250, dtype=torch.long), torch.Generator())
-    >>> result.profile.counts.sum().item(), result.draws_half_width
-    (2, inf)
+    >>> from ardm import build, presets
+    >>> model, x = build.build_ardm(presets.text8_small(), num_classes=4), torch.zeros(2, 250, dtype=torch.long)
+    >>> ardm.bound(model, x, torch.Generator()).profile.counts.sum().item()
+    2
     """
 
     profile: Profile
@@ -144,10 +144,10 @@ def bound(
     The processes of a team share the batches, and each of them returns the result.
 
     >>> import ardm, torch
-    >>> trained = ardm.load("text")
-    >>> x = torch.from_numpy(trained.alphabet.encode("the cat sat " * 25)[:250])[None]
-    >>> ardm.bound(trained.model, x, torch.Generator().manual_seed(0), num_passes=8).bits_per_dim < 2
-    True
+    >>> from ardm import build, presets
+    >>> model, x = build.build_ardm(presets.text8_small(), num_classes=4), torch.zeros(2, 250, dtype=torch.long)
+    >>> round(ardm.bound(model, x, torch.Generator(), num_passes=3).bits_per_dim, 3)  # untrained, so uniform
+    2.0
     """
     check_items(x, model.num_variables, model.depth.num_classes, num_passes)
     batches = _batches(model, x, generator, num_passes, batch_size)
@@ -231,10 +231,10 @@ def exact_bits(
     that ends before D leaves the last ones out (see `conditional_bits`).
 
     >>> import ardm, torch
-    >>> model, x = ardm.load("text").model, torch.zeros(1, 250, dtype=torch.long)
-    >>> orders = torch.arange(250).view(1, 1, -1)  # left to right
-    >>> ardm.exact_bits(model, x, orders, ardm.uniform_schedule(250, 2)).shape
-    torch.Size([1])
+    >>> from ardm import build, presets
+    >>> model, x = build.build_ardm(presets.text8_small(), num_classes=4), torch.zeros(1, 250, dtype=torch.long)
+    >>> ardm.exact_bits(model, x, torch.arange(250).view(1, 1, -1), ardm.uniform_schedule(250, 2)).round().tolist()
+    [500.0]
     """
     return _score(model, x, orders, schedule, _members, batch_size, on_batch, team)
 
@@ -273,11 +273,10 @@ def schedule_bits_bound(
     variance than its own k members.
 
     >>> import ardm, torch
-    >>> model, x = ardm.load("text").model, torch.zeros(1, 250, dtype=torch.long)
-    >>> few, many = (ardm.uniform_schedule(250, num_calls) for num_calls in (1, 5))
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> bool(ardm.schedule_bits_bound(model, x, few, generator) > ardm.schedule_bits_bound(model, x, many, generator))
-    True
+    >>> from ardm import build, presets
+    >>> model, x = build.build_ardm(presets.text8_small(), num_classes=4), torch.zeros(1, 250, dtype=torch.long)
+    >>> ardm.schedule_bits_bound(model, x, ardm.uniform_schedule(250, 2), torch.Generator()).round().tolist()
+    [500.0]
     """
     orders = random_stage_orders(len(x), model.num_stages, x.shape[1], generator)
     return _score(model, x, orders, schedule, _all_hidden, batch_size, on_batch, team)
@@ -352,9 +351,10 @@ def conditional_bits(
     coarse values of A are drawn before the fine values of B are known, so no chain gives p(x_A | x_B).
 
     >>> import ardm, torch
-    >>> model, x, place = ardm.load("text").model, torch.zeros(3, 250, dtype=torch.long), torch.arange(250)
-    >>> ardm.conditional_bits(model, x, target=place == 7, given=place < 7, order=place).shape
-    torch.Size([3])
+    >>> from ardm import build, presets
+    >>> model, d = build.build_ardm(presets.text8_small(), num_classes=4), torch.arange(250)
+    >>> ardm.conditional_bits(model, torch.zeros(1, 250).long(), d == 7, d < 7, order=d).round().tolist()
+    [2.0]
     """
     if model.num_stages > 1:
         raise ValueError(

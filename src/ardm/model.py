@@ -45,9 +45,10 @@ class ARDM(nn.Module):
     A network that takes several shapes may serve several models, which then share its weights.
     `depth` holds the classes and stages (`depth.num_classes`).
 
-    >>> import ardm
-    >>> model = ardm.load("text").model
+    >>> from ardm import build, presets
+    >>> model = build.build_ardm(presets.text8_small(), num_classes=4)
     >>> model.num_stages, model.num_variables, model.num_classes
+    (1, 250, 4)
     """
 
     def __init__(self, network: nn.Module, parametrization: Parametrization, shape: tuple[int, ...]) -> None:

@@ -102,7 +102,7 @@ def pseudorandom(shape: Shape, seed: int = 0) -> Order:
 
     >>> from ardm.orders import pseudorandom
     >>> pseudorandom((6,), seed=1).tolist()
-    []
+    [0, 5, 1, 3, 2, 4]
     """
     start = np.uint64(_splitmix64(np.array([seed & (2**64 - 1)], np.uint64))[0])
     return np.argsort(_splitmix64(start + np.arange(_num_variables(shape), dtype=np.uint64)), kind="stable")

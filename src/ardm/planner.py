@@ -35,29 +35,41 @@ from ardm.schedule import Schedule, clamp_calls, share_calls
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A schedule with its expected cost: bits in total over the planned steps of all stages."""
+    """A schedule with its expected cost: bits in total over the planned steps of all stages.
+
+    >>> import ardm, numpy as np
+    >>> plan = ardm.plan(np.array([4.0, 3.0, 2.0, 1.0]), 2)
+    >>> plan.bits, plan.full_bits, plan.lost_share
+    (12.0, 10.0, 0.2)
+    """
 
     schedule: Schedule
     """The cheapest schedule of its number of calls."""
     bits: float
     """Expected bits of the schedule."""
     full_bits: float
-    """Expected bits of one variable a call, the least that any schedule costs."""
+    """Expected bits of one variable per call, the least that any schedule costs."""
 
     @property
     def lost_bits(self) -> float:
-        """What the schedule costs above one variable a call."""
+        """Expected bits above those of one variable per call."""
         return max(0.0, self.bits - self.full_bits)
 
     @property
     def lost_share(self) -> float:
-        """The same as a part of `full_bits`; 0 where there are none."""
+        """Lost bits as a fraction of `full_bits`; 0 if those are 0."""
         return self.lost_bits / self.full_bits if self.full_bits else 0.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BudgetTable:
-    """The optimal cost of every budget of one stage, and the schedules that attain it."""
+    """The optimal cost of every budget of one stage, and the schedules that attain it.
+
+    >>> import ardm, numpy as np
+    >>> table = ardm.every_budget(np.array([4.0, 3.0, 2.0, 1.0]))
+    >>> table.bits.tolist(), table.schedule(num_calls=2).starts
+    ([16.0, 12.0, 11.0, 10.0], ((0, 2),))
+    """
 
     bits: Float[np.ndarray, "B"]
     """`bits[b - 1]` is the cost of the best schedule with `b` calls."""
@@ -81,6 +93,10 @@ def plan(losses: LossArray, num_calls: int, *, first_step: int = 0, split: Liter
     `first_step` variables of each stage are given (infilling) and cost nothing. A "joint" split puts calls
     into the stages where they save most; "even" plans each stage for itself with the same number of calls,
     any remainder going to the earliest stages (the paper's choice).
+
+    >>> import ardm, numpy as np
+    >>> ardm.plan(np.array([5.0, 2.0, 1.0, 1.0]), num_calls=2).schedule.starts
+    ((0, 1),)
     """
     profile = _check_monotone(losses)
     num_stages, num_steps = profile.shape
@@ -99,10 +115,10 @@ def plan(losses: LossArray, num_calls: int, *, first_step: int = 0, split: Liter
 
 
 def plan_gaps(losses: LossArray, num_calls: int, first_step: int, last_step: int) -> Plan:
-    """The plan for the steps from first_step on and before last_step: that of an item of as many variables.
+    """The plan for the steps first_step..last_step-1, with the losses of an item of that many variables.
 
-    The last steps of the losses would promise too much: they know a few hidden variables among many as scattered, while
-    those of a gap have each other for neighbours.
+    The last steps of the losses would promise too much: there a few hidden variables lie scattered among many, while
+    those of a gap are neighbours.
     """
     if first_step >= last_step:
         raise ValueError(f"expected a first step before {last_step}, got {first_step}; leave a step to plan")
@@ -116,6 +132,10 @@ def every_budget(losses: LossArray, max_calls: int | None = None) -> BudgetTable
 
     The paper's recurrence `C[b, t] = min_{i < t} C[b - 1, i] + (t - i) L[i]`, with the minimum read off an
     envelope of lines instead of searched. Exact up to rounding.
+
+    >>> import ardm, numpy as np
+    >>> ardm.every_budget(np.array([4.0, 3.0, 2.0, 1.0]), max_calls=3).bits.tolist()
+    [16.0, 12.0, 11.0]
     """
     profile = _check_monotone(losses)
     if len(profile) != 1:
@@ -151,7 +171,7 @@ def _check_monotone(losses: np.ndarray) -> np.ndarray:
 
 
 def _cheapest_paths(profile: np.ndarray, num_calls: int) -> list[np.ndarray]:
-    """For each stage the starts of its groups in an optimal schedule with `num_calls` calls in total."""
+    """The starts of the groups of each stage in an optimal schedule with `num_calls` calls in total."""
     sparse, dense = _bracketing_paths(_normalise(profile), num_calls)
     missing = num_calls - sum(path.size for path in sparse)
     paths = []
@@ -165,7 +185,7 @@ def _cheapest_paths(profile: np.ndarray, num_calls: int) -> list[np.ndarray]:
 def _normalise(profile: np.ndarray) -> np.ndarray:
     """The profile less each stage's last loss, times the power of two that brings its maximum to 1/2..1.
 
-    All schedules with the same ends change by one constant and one factor, so the optimum stays.
+    The cost of every schedule changes by the same constant and factor, so the optimum stays.
     """
     excess = profile - profile[:, -1:]
     return np.asarray(np.ldexp(excess, -np.frexp(excess.max())[1]))
@@ -177,7 +197,7 @@ def _bracketing_paths(profile: np.ndarray, num_calls: int) -> tuple[list[np.ndar
     sparse = [np.zeros(1, np.int64)] * num_stages  # optimal at the price D, as no call saves that much
     dense = [np.arange(num_steps)] * num_stages  # optimal when calls are free
     low, high = 2.0**-100, float(num_steps)  # prices below rounding are as good as free
-    for _ in range(60):  # all of them only where several budgets share a price
+    for _ in range(60):  # to the end only where several budgets share a price
         price = math.sqrt(low * high)
         paths = [_path_at_price(stage, price) for stage in profile]
         calls = sum(path.size for path in paths)

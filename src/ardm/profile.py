@@ -97,8 +97,8 @@ def monotone(losses: LossArray, counts: Counts | None = None, method: Method = "
     linearly between visited neighbours, constant beyond the ends ("sort" before sorting, "isotonic" after fitting).
 
     >>> import ardm, numpy as np
-    >>> ardm.monotone(np.array([5.0, 2.0, 3.0]), method="isotonic").tolist()
-    [5.0, 2.5, 2.5]
+    >>> ardm.monotone(np.array([5.0, 2.0, 3.0])).tolist()
+    [5.0, 3.0, 2.0]
     """
     profile = as_stages(losses)
     weights = np.ones_like(profile) if counts is None else as_stages(counts)

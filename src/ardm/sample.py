@@ -13,12 +13,18 @@ from ardm.orders import check_orders, ranks, revealed
 from ardm.schedule import Schedule, check_fits
 
 BATCH_SIZE = 64
-"""Samples drawn together unless told otherwise."""
+"""Default number of samples drawn together."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """Variables that are known before sampling: where `mask` is True, `values` holds their data value."""
+    """Variables that are known before sampling: where `mask` is True, `values` holds their data value.
+
+    >>> import ardm, torch
+    >>> given = ardm.Given(values=torch.tensor([[7, 0, 0]]), mask=torch.tensor([[True, False, False]]))
+    >>> given.values[given.mask].tolist()
+    [7]
+    """
 
     values: Int[Tensor, "B D"]
     mask: Bool[Tensor, "B D"]
@@ -26,14 +32,21 @@ class Given:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """The state after a call: values at level stage+1 where `mask` is True, at level stage elsewhere."""
+    """The state after a call: values at level stage+1 where `mask` is True, at level stage elsewhere.
+
+    >>> import torch
+    >>> from ardm import depth, sample
+    >>> step = sample.Step(stage=0, values=torch.tensor([[4, 9]]), mask=torch.tensor([[True, False]]))
+    >>> step.shown(depth.absorbing(num_classes=9)).tolist()
+    [[4, 9]]
+    """
 
     stage: int
     values: Int[Tensor, "B D"]
     mask: Bool[Tensor, "B D"]
 
     def shown(self, depth: DepthMap) -> Int[Tensor, "B D"]:
-        """Values to look at: K where a one-stage model hides one; else the middle of what a value may become."""
+        """Values to show: K where a one-stage model hides one; else the mean of the classes a value may become."""
         if depth.num_stages == 1:
             return self.values.masked_fill(~self.mask, depth.num_classes)
         return depth.middle(self.values, self.stage + self.mask.long())
@@ -49,7 +62,14 @@ def sample_items(
     temperature: float = 1.0,
     top_p: float = 1.0,
 ) -> Int[Tensor, "B D"]:
-    """Items drawn from the distribution that the orders and the schedule define; exact with the defaults."""
+    """Items drawn from the distribution that the orders and the schedule define; exact with the defaults.
+
+    >>> import ardm, torch
+    >>> from ardm import build, presets
+    >>> model, orders = build.build_ardm(presets.text8_small(), num_classes=4), torch.arange(250).expand(2, 1, -1)
+    >>> ardm.sample_items(model, orders, ardm.uniform_schedule(250, 3), torch.Generator()).shape
+    torch.Size([2, 250])
+    """
     steps = sample_chain(model, orders, schedule, generator, given=given, temperature=temperature, top_p=top_p)
     *_, last = steps
     return last.values
@@ -70,11 +90,16 @@ def sample_chain(
     Given variables must come first in every order (see `given_first`) and the schedule must begin after them.
     With one stage the others follow p(x_A | x_B) exactly. In an upscale model each stage sees the given values at
     its own depth only, which approximates the conditional.
+
+    >>> import ardm, torch
+    >>> from ardm import build, presets
+    >>> model, orders = build.build_ardm(presets.text8_small(), num_classes=4), torch.arange(250).view(1, 1, -1)
+    >>> steps = ardm.sample_chain(model, orders, ardm.uniform_schedule(250, 2), torch.Generator())
+    >>> [step.mask.sum().item() for step in steps]
+    [125, 250]
     """
     _check(model, orders, schedule, given)
-    num_items, _, num_variables = orders.shape
-    shape, device = (num_items, num_variables), orders.device
-    values = torch.full(shape, model.depth.absorbing_value, device=device)
+    values = torch.full_like(orders[:, 0], model.depth.absorbing_value)
     for s in range(model.num_stages):
         order, rank = orders[:, s], ranks(orders[:, s])
         if given is not None:
@@ -91,17 +116,22 @@ def sample_chain(
 
 
 def batch_sizes(num_items: int, batch_size: int) -> list[int]:
-    """The sizes of the batches in which so many items are drawn: the last may be smaller."""
+    """The sizes of the batches in which items are drawn; the last may be smaller."""
     return [min(batch_size, num_items - done) for done in range(0, num_items, batch_size)]
 
 
 def batch_generator(seed: int, batch: int, device: torch.device) -> torch.Generator:
-    """A batch's own generator, so that it does not matter which process draws it."""
+    """The generator of one batch, so that the items are the same whichever process draws them."""
     return torch.Generator(device).manual_seed(seed + (batch << 32))
 
 
 def given_first(orders: Int[Tensor, "B S D"], given: Bool[Tensor, "B D"]) -> Int[Tensor, "B S D"]:
-    """The orders with the given variables moved to the front, each part in its old sequence."""
+    """The orders with the given variables moved to the front; each part keeps its sequence.
+
+    >>> import ardm, torch
+    >>> ardm.given_first(torch.tensor([[[2, 0, 3, 1]]]), torch.tensor([[True, True, False, False]])).tolist()
+    [[[0, 1, 2, 3]]]
+    """
     hidden = (~given)[:, None].expand_as(orders).gather(-1, orders)
     return orders.gather(-1, hidden.long().argsort(dim=-1, stable=True))
 
@@ -113,7 +143,7 @@ def _check(model: ARDM, orders: Tensor, schedule: Schedule, given: Given | None)
     if given is None and first == 0:
         return
     if given is None or not (given.mask.sum(1) == first).all():
-        raise ValueError(f"the schedule begins after {first} variables; as many must be given in every item")
+        raise ValueError(f"the schedule begins after {first} variables; give exactly these in every item")
     if first and not given.mask[:, None].expand_as(orders).gather(-1, orders[..., :first]).all():
         raise ValueError("given variables must come first in every order; see `given_first`")
     known = given.values[given.mask]

@@ -1,6 +1,6 @@
 """Parallel schedules: which variables share one call of the network (section "Parallelized ARDMs").
 
-Notation as in `orders`; schedules that cost least are found by `planner`.
+Notation as in `orders`; `planner` finds the schedules that cost least.
 """
 
 import itertools
@@ -15,12 +15,18 @@ from ardm.orders import strands
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """The groups of variables that share a call. A group reaches from its start to the next one."""
+    """The groups of variables that share a call. A group reaches from its start to the next one.
+
+    >>> import ardm
+    >>> schedule = ardm.Schedule(starts=((0, 1, 4),), num_steps=10)
+    >>> schedule.num_calls, schedule.groups(stage=0)
+    (3, [(0, 1), (1, 4), (4, 10)])
+    """
 
     starts: tuple[tuple[int, ...], ...]
     """For each stage, the steps at which its calls begin, strictly increasing."""
     num_steps: int
-    """Number of variables D, those given before the first step included."""
+    """Number of variables D, including those given before the first step."""
 
     def __post_init__(self) -> None:
         if not self.starts or not all(self.starts):
@@ -51,7 +57,7 @@ class Schedule:
 
     @property
     def first_step(self) -> int:
-        """The step of the first call: that many variables are given."""
+        """The step of the first call: the number of variables that are given."""
         return self.starts[0][0]
 
     def groups(self, stage: int) -> list[tuple[int, int]]:
@@ -60,33 +66,43 @@ class Schedule:
 
 
 def full_schedule(num_steps: int, *, num_stages: int = 1, first_step: int = 0) -> Schedule:
-    """One variable a call."""
+    """A schedule of one variable per call.
+
+    >>> import ardm
+    >>> ardm.full_schedule(4).starts
+    ((0, 1, 2, 3),)
+    """
     return uniform_schedule(num_steps, num_stages * num_steps, num_stages=num_stages, first_step=first_step)
 
 
 def uniform_schedule(num_steps: int, num_calls: int, *, num_stages: int = 1, first_step: int = 0) -> Schedule:
-    """Groups of equal size up to rounding, `num_calls` in total, shared evenly among the stages."""
+    """A schedule of equal groups up to rounding, with `num_calls` in total, shared evenly among the stages.
+
+    >>> import ardm
+    >>> ardm.uniform_schedule(12, 3).starts
+    ((0, 4, 8),)
+    """
     return _schedule_along(lambda done: done, num_steps, num_calls, num_stages, first_step)
 
 
 def cosine_schedule(num_steps: int, num_calls: int, *, num_stages: int = 1, first_step: int = 0) -> Schedule:
-    """Few variables first and many last: the fraction `cos(pi/2 * i/B)` is masked after call i of B.
+    """A schedule of few variables first and many last: `cos(pi/2 * i/B)` of them are masked after call i of B.
 
     A group that would round to nothing holds one variable. `num_calls` is the total of all stages.
+
+    >>> import ardm
+    >>> ardm.cosine_schedule(12, 3).starts
+    ((0, 2, 6),)
     """
-    return _schedule_along(_cosine, num_steps, num_calls, num_stages, first_step)
+    return _schedule_along(lambda done: 1.0 - np.cos(0.5 * np.pi * done), num_steps, num_calls, num_stages, first_step)
 
 
 def _schedule_along(
-    curve: Callable[[np.ndarray], np.ndarray],
-    num_steps: int,
-    num_calls: int,
-    num_stages: int,
-    first_step: int,
+    curve: Callable[[np.ndarray], np.ndarray], num_steps: int, num_calls: int, num_stages: int, first_step: int
 ) -> Schedule:
-    """A schedule after a curve from the fraction of calls done to the fraction of variables revealed.
+    """The schedule of a curve from the fraction of calls done to the fraction of variables revealed.
 
-    The curve must not lie above the diagonal: then one variable a call always remains for the later calls.
+    The curve must not lie above the diagonal: then a variable always remains for each of the later calls.
     """
     starts = []
     for quota in share_calls(clamp_calls(num_calls, num_stages, num_steps, first_step), num_stages):
@@ -97,11 +113,8 @@ def _schedule_along(
     return Schedule(starts=tuple(starts), num_steps=num_steps)
 
 
-def _cosine(done: np.ndarray) -> np.ndarray:
-    return np.asarray(1.0 - np.cos(0.5 * np.pi * done))
-
-
 def clamp_calls(num_calls: int, num_stages: int, num_steps: int, first_step: int) -> int:
+    """The number of calls that a schedule can use: at most one per variable; a ValueError if it is too small."""
     if not 0 <= first_step < num_steps:
         raise ValueError(f"first_step must lie in 0..{num_steps - 1}, got {first_step}; leave a step to plan")
     if not 1 <= num_stages <= num_calls:
@@ -110,37 +123,35 @@ def clamp_calls(num_calls: int, num_stages: int, num_steps: int, first_step: int
 
 
 def share_calls(num_calls: int, num_stages: int) -> list[int]:
+    """The calls of each stage when all get equally many; the first stages get the remainder."""
     share, remainder = divmod(num_calls, num_stages)
     return [share + (stage < remainder) for stage in range(num_stages)]
 
 
 def in_strands(schedule: Schedule) -> tuple[Integer[np.ndarray, "S D"], Schedule]:
-    """The orders in strands as long as each stage has calls, and the schedule whose calls lengthen every strand by one.
+    """Orders in strands of as many variables as each stage has calls, and the schedule that grows all strands at once.
 
-    Variables that share a call are so as far apart as its number of calls allows, and all but the first of a strand
-    follow one that is known.
+    Each call adds a variable to every strand. Variables that share a call are as far apart as the number of calls
+    allows, and all but the first of a strand follow a known neighbour.
     """
     if schedule.first_step:
-        raise ValueError(f"strands are of whole items, but {schedule.first_step} variables are given")
-    orders = np.stack([strands(schedule.num_steps, calls) for calls in schedule.calls])
-    starts = tuple(_strand_starts(schedule.num_steps, calls) for calls in schedule.calls)
-    return orders, Schedule(starts=starts, num_steps=schedule.num_steps)
-
-
-def _strand_starts(num_steps: int, length: int) -> tuple[int, ...]:
-    num_whole, rest = divmod(num_steps, length)
-    return tuple(offset * num_whole + min(offset, rest) for offset in range(length))
+        raise ValueError(f"strands need whole items, but {schedule.first_step} variables are given")
+    num_steps = schedule.num_steps
+    orders = np.stack([strands(num_steps, calls) for calls in schedule.calls])
+    starts = tuple(
+        tuple(call * (num_steps // calls) + min(call, num_steps % calls) for call in range(calls))
+        for calls in schedule.calls
+    )
+    return orders, Schedule(starts=starts, num_steps=num_steps)
 
 
 def check_fits(schedule: Schedule, num_stages: int, num_variables: int) -> None:
-    """A ValueError unless a schedule suits items of these stages and variables.
+    """Raise a ValueError unless a schedule suits a model with these numbers of stages and variables.
 
     It may begin after given variables and, with one stage, end before the last variable.
     """
     if schedule.num_stages != num_stages or schedule.num_steps > num_variables:
-        raise ValueError(
-            f"the schedule has {schedule.num_stages} stage(s) of {schedule.num_steps} steps; "
-            f"the model has {num_stages} of {num_variables}"
-        )
+        came = f"{schedule.num_stages} x {schedule.num_steps}"
+        raise ValueError(f"expected a schedule of {num_stages} x {num_variables} (stages x steps), got {came}")
     if num_stages > 1 and schedule.num_steps < num_variables:
         raise ValueError("with several stages a schedule must reach the last variable: the next stage needs all")

@@ -55,8 +55,11 @@ class IncrementalNetwork(Protocol):
 class Autoregressive(nn.Module):
     """A causal network and how its outputs become probabilities. Items are rows of D variables.
 
-    >>> from ardm import config, presets
-    >>> run = presets.text8_paper()
+    >>> import dataclasses
+    >>> from ardm import build, config, presets
+    >>> run = dataclasses.replace(presets.text8_small(), method=config.MethodConfig(name="causal"))
+    >>> build.build_model(run, num_classes=27).is_permuted
+    False
     """
 
     num_stages: ClassVar[int] = 1
@@ -106,9 +109,13 @@ class Autoregressive(nn.Module):
     def bits(self, x: Int[Tensor, "B D"], order: Int[Tensor, "B D"] | None = None) -> Float[Tensor, "B"]:
         """-log2 p(x | order) of each item in bits, exact; left to right unless orders are given."""
         check_items(x, self.num_variables, self.num_classes)
-        if order is not None:
-            self._check_order(order, len(x))
-        return self._bits(x, left_to_right(x) if order is None else order)
+        if order is None:
+            order = torch.arange(self.num_variables, device=x.device).expand_as(x)
+        elif not self.is_permuted:
+            raise ValueError("this network goes from left to right and takes no orders; leave them out")
+        else:
+            check_orders(order[:, None], (len(x), 1, self.num_variables))
+        return self._bits(x, order)
 
     def losses(self, x: Int[Tensor, "B D"], generator: torch.Generator) -> Losses:
         """Bits per dimension of each item, from one call; the cross-entropy term of ARDMs is 0.
@@ -127,16 +134,6 @@ class Autoregressive(nn.Module):
     def _bits(self, x: Int[Tensor, "B D"], order: Int[Tensor, "B D"]) -> Float[Tensor, "B"]:
         return -self(x, order).sum(1) / math.log(2)
 
-    def _check_order(self, order: Tensor, num_items: int) -> None:
-        if not self.is_permuted:
-            raise ValueError("this network goes from left to right and takes no orders")
-        check_orders(order[:, None], (num_items, 1, self.num_variables))
-
-
-def left_to_right(x: Int[Tensor, "B D"]) -> Int[Tensor, "B D"]:
-    """The order 0, 1, ..., D-1 for each item."""
-    return torch.arange(x.shape[1], device=x.device).expand_as(x)
-
 
 @torch.no_grad()
 def score(
@@ -153,6 +150,14 @@ def score(
 
     In each pass every item meets one order; left to right there is one order and hence one pass. The processes of a
     team share the batches, and each of them returns the result.
+
+    >>> import dataclasses, torch
+    >>> from ardm import build, config, presets
+    >>> from ardm.baselines.causal import score
+    >>> run = dataclasses.replace(presets.text8_small(), method=config.MethodConfig(name="causal"))
+    >>> model = build.build_model(run, num_classes=4)  # untrained: uniform
+    >>> round(score(model, torch.zeros(1, 250).long(), torch.Generator()).bits_per_dim, 3)
+    2.0
     """
     check_items(x, model.num_variables, model.num_classes, num_passes)
     num_passes = num_passes if model.is_permuted else 1
@@ -171,7 +176,16 @@ def score(
 def sample(
     model: Autoregressive, num_items: int, generator: torch.Generator, *, temperature: float = 1.0
 ) -> Int[Tensor, "B D"]:
-    """Items drawn in D calls, in orders from `draw_orders`; exact at temperature 1."""
+    """Items drawn in D calls, in orders from `draw_orders`; exact at temperature 1.
+
+    >>> import dataclasses, torch
+    >>> from ardm import build, config, presets
+    >>> from ardm.baselines.causal import sample
+    >>> method, data = config.MethodConfig(name="causal"), config.TextData(kind="text8", num_variables=8)
+    >>> run = dataclasses.replace(presets.text8_small(), method=method, data=data)
+    >>> sample(build.build_model(run, num_classes=27), 3, torch.Generator()).shape
+    torch.Size([3, 8])
+    """
     *_, last = sample_chain(model, num_items, generator, temperature=temperature)
     return last
 

@@ -51,6 +51,12 @@ class D3PM(nn.Module):
 
     Many networks ignore the step t. With `num_levels` above 1 the noise level takes the place of an upscale model's
     stage: the network must have that many stages.
+
+    >>> from ardm import build, presets
+    >>> from ardm.baselines import d3pm, noise
+    >>> network = build.build_ardm(presets.text8_small(), num_classes=4).network
+    >>> d3pm.D3PM(network, noise.Absorbing(num_classes=4, num_steps=20), shape=(250,)).num_calls
+    20
     """
 
     num_stages: ClassVar[int] = 1
@@ -131,7 +137,13 @@ class D3PM(nn.Module):
 
 
 def from_ardm(model: ARDM, num_steps: int) -> D3PM:
-    """An order-agnostic ARDM as a D3PM with the absorbing process; they share the network."""
+    """An order-agnostic ARDM as a D3PM with the absorbing process; they share the network.
+
+    >>> from ardm import build, presets
+    >>> from ardm.baselines.d3pm import from_ardm
+    >>> from_ardm(build.build_ardm(presets.text8_small(), num_classes=4), num_steps=20).with_steps(50).num_calls
+    50
+    """
     if model.num_stages > 1 or not isinstance(model.parametrization, DataParametrization):
         raise ValueError("only a one-stage ARDM with a logit for each class is a D3PM as well")
     process = Absorbing(model.depth.num_classes, num_steps, model.depth.absorbing_value)
@@ -153,6 +165,13 @@ def bound(
 
     The interval counts only the spread that stratification leaves. The processes of a team share the batches, and
     each of them returns the result.
+
+    >>> import torch
+    >>> from ardm import build, presets
+    >>> from ardm.baselines import d3pm
+    >>> model = d3pm.from_ardm(build.build_ardm(presets.text8_small(), num_classes=4), num_steps=9)
+    >>> d3pm.bound(model, torch.zeros(2, 250).long(), torch.Generator(), num_passes=2).estimator
+    'bound of 9 steps of diffusion, stratified, 2 passes'
     """
     check_items(x, model.num_variables, model.num_classes, num_passes)
     steps = torch.stack([1 + stratified_steps(len(x), model.process.num_steps, generator) for _ in range(num_passes)])
@@ -181,7 +200,15 @@ def bound_all_steps(
     batch_size: int = 64,
     on_batch: OnBatch = lambda num_calls: None,
 ) -> Estimate:
-    """An unbiased estimate of the bound from all T steps of every item, with one draw of x_t for each."""
+    """An unbiased estimate of the bound from all T steps of every item, with one draw of x_t for each.
+
+    >>> import torch
+    >>> from ardm import build, presets
+    >>> from ardm.baselines import d3pm
+    >>> model = d3pm.from_ardm(build.build_ardm(presets.text8_small(), num_classes=4), num_steps=2)
+    >>> d3pm.bound_all_steps(model, torch.zeros(1, 250).long(), torch.Generator()).estimator
+    'bound of 2 steps of diffusion, all of them'
+    """
     check_items(x, model.num_variables, model.num_classes)
     nats = []
     for items in x.split(batch_size):
@@ -196,7 +223,15 @@ def bound_all_steps(
 
 
 def sample(model: D3PM, num_items: int, generator: torch.Generator) -> Int[Tensor, "B D"]:
-    """Items drawn from p(x_0) in T calls."""
+    """Items drawn from p(x_0) in T calls.
+
+    >>> import torch
+    >>> from ardm import build, presets
+    >>> from ardm.baselines import d3pm
+    >>> model = d3pm.from_ardm(build.build_ardm(presets.text8_small(), num_classes=4), num_steps=2)
+    >>> d3pm.sample(model, 1, torch.Generator()).shape
+    torch.Size([1, 250])
+    """
     *_, last = sample_chain(model, num_items, generator)
     return last
 

@@ -1,6 +1,6 @@
 """The methods that a run can train: ARDMs and what they are compared with."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -21,22 +21,22 @@ from ardm.config import (
     PaperWaveNetConfig,
     TransformerConfig,
 )
-from ardm.likelihood import ALONE, Estimate, Processes
+from ardm.likelihood import Estimate
 
 Baseline = D3PM | Autoregressive
 """A model of a method other than ARDMs."""
 
 NOISE_LEVELS = 64
-"""Levels of noise that a network without a step input is told apart."""
+"""Levels of noise between which a network without a step input distinguishes."""
 
 
 def num_noise_levels(method: MethodConfig, network: NetworkConfig) -> int:
-    """Noise levels that a D3PM's network is told, beside the step that some networks take."""
+    """The noise levels given to a D3PM's network as stages; 1 where it knows the level by other means."""
     return 1 if method.is_absorbing or isinstance(network, PaperUNetConfig) else NOISE_LEVELS
 
 
 def noise_process(method: MethodConfig, num_classes: int, mask_value: int | None) -> NoiseProcess:
-    """The noise of a D3PM, with the schedule of its authors."""
+    """The noise process of a D3PM, with the schedule of its authors."""
     if method.name == "d3pm-uniform":
         return Uniform(num_classes, cosine_alpha_bar(method.num_steps))
     if method.name == "d3pm-gaussian":
@@ -56,25 +56,18 @@ def build_causal_network(
     return make(network, num_values=num_values, num_outputs=num_outputs)
 
 
-def score(
-    model: Baseline,
-    x: Int[Tensor, "N D"],
-    generator: torch.Generator,
-    *,
-    num_passes: int = 1,
-    batch_size: int = 64,
-    on_batch: Callable[[int], None] = lambda num_items: None,
-    team: Processes = ALONE,
-) -> Estimate:
-    """Bits of items: the bound of a D3PM, the exact bits of an autoregressive model or their mean over orders."""
-    how: Any = {"num_passes": num_passes, "batch_size": batch_size, "on_batch": on_batch, "team": team}
+def score(model: Baseline, x: Int[Tensor, "N D"], generator: torch.Generator, **options: Any) -> Estimate:
+    """Bits per dimension: the bound of a D3PM, or the exact or mean bits of an autoregressive model.
+
+    The options are those of `d3pm.bound` and `causal.score`.
+    """
     if isinstance(model, D3PM):
-        return d3pm.bound(model, x, generator, **how)
-    return causal.score(model, x, generator, **how)
+        return d3pm.bound(model, x, generator, **options)
+    return causal.score(model, x, generator, **options)
 
 
 def sample_chain(model: Baseline, num_items: int, generator: torch.Generator) -> Iterator[Int[Tensor, "B D"]]:
-    """The state of new items after each call, K where a variable is not there yet; the last one are the items."""
+    """The state of new items after each call, K where a variable is still unknown; the last state is the items."""
     if isinstance(model, D3PM):
         return d3pm.sample_chain(model, num_items, generator)
     return causal.sample_chain(model, num_items, generator)
