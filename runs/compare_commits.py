@@ -1,11 +1,10 @@
-"""A benchmark at two commits, run in turn on this machine: each of its numbers as the ratio new / old.
+"""A benchmark at two commits, run in turn on this machine: the ratio new / old of each number.
 
     python runs/compare_commits.py OLD NEW [--rounds 4] [--json] -- train --presets text8 --seconds 5
 
-What follows -- are arguments of `ardm bench`. Both commits are checked out into temporary worktrees, which are removed
-again, and run from their sources by the Python that runs this script: nothing is installed. Rounds go old new, new old,
-old new, ..., so that a machine that slows down or warms up favours neither. A ratio is the median over rounds, beside
-the least and the largest.
+Arguments after -- go to `ardm bench`. Both commits are checked out into temporary worktrees and run from their sources
+by the Python that runs this script; nothing is installed. Rounds go old new, new old, old new, ..., so that a machine
+that slows down or warms up favours neither. A ratio is the median over rounds; the smallest and the largest are shown.
 """
 
 import argparse
@@ -27,19 +26,19 @@ Row = dict[str, Any]
 
 
 class Failure(Exception):
-    """Why nothing can be compared, in a line."""
+    """The commits cannot be compared; the message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A number of a row of the benchmark, at both commits."""
+    """One number of the benchmark at both commits."""
 
     row: str
     number: str
     old: float
     new: float
     ratio: float
-    """new / old of a round: the median over rounds."""
+    """The median of new / old over rounds."""
     least: float
     largest: float
 
@@ -47,7 +46,7 @@ class Comparison:
 def compare(
     old: str, new: str, arguments: Sequence[str], *, rounds: int, repository: Path = REPOSITORY
 ) -> list[Comparison]:
-    """The numbers of `ardm bench` with these arguments at both commits."""
+    """Each number of `ardm bench` with these arguments, at both commits."""
     commits = [full_name(commit, repository) for commit in (old, new)]
     with checked_out(commits, repository) as folders:
         results: list[list[list[Row]]] = [[], []]
@@ -59,16 +58,16 @@ def compare(
 
 
 def full_name(commit: str, repository: Path) -> str:
-    """The hash of a commit."""
+    """The full hash of a commit."""
     found = git(repository, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
     if found.returncode:
-        raise Failure(f"{commit} is no commit of {repository.name}")
+        raise Failure(f"{commit} is not a commit of {repository.name}")
     return found.stdout.strip()
 
 
 @contextmanager
 def checked_out(commits: Sequence[str], repository: Path) -> Iterator[list[Path]]:
-    """Worktrees of commits, there as long as this context."""
+    """Temporary worktrees of two commits."""
     with tempfile.TemporaryDirectory(prefix="ardm-compare-") as folder:
         paths = [Path(folder) / name for name in ("old", "new")]
         try:
@@ -84,12 +83,12 @@ def checked_out(commits: Sequence[str], repository: Path) -> Iterator[list[Path]
 
 
 def git(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """What git answers, in a repository."""
+    """The outcome of a git command in a repository."""
     return subprocess.run(["git", "-C", str(repository), *arguments], capture_output=True, text=True, check=False)
 
 
 def bench(folder: Path, commit: str, arguments: Sequence[str]) -> list[Row]:
-    """The rows of a benchmark of the sources in a folder."""
+    """The rows of a benchmark, run with the sources in a folder."""
     source = folder / "src"
     paths = [str(source), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
@@ -108,17 +107,17 @@ def bench(folder: Path, commit: str, arguments: Sequence[str]) -> list[Row]:
 
 
 def run(words: Sequence[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """What a program writes."""
+    """The outcome of a program."""
     return subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
 
 
 def last_line(text: str) -> str:
-    """The line of an error that says most."""
+    """The last line of an error message."""
     return (text.strip().splitlines() or ["no reason given"])[-1]
 
 
 def flat(row: Row, prefix: str = "") -> Row:
-    """A row without rows inside it."""
+    """A row with the entries of nested rows, as in `network.share`."""
     entries: Row = {}
     for name, value in row.items():
         entries |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
@@ -126,14 +125,14 @@ def flat(row: Row, prefix: str = "") -> Row:
 
 
 def compared(old: Sequence[list[Row]], new: Sequence[list[Row]]) -> list[Comparison]:
-    """Each number that is measured at both commits; `old` and `new` hold the rows of each round."""
+    """Each number measured at both commits; `old` and `new` hold the rows of each round."""
     if len({len(rows) for rows in (*old, *new)}) > 1:
-        raise Failure("the commits give different numbers of rows: compare what both can do")
+        raise Failure("the commits give different numbers of rows: choose arguments that both support")
     comparisons = []
     for number, name in enumerate(row_names(old[0])):
         before, after = ([rows[number] for rows in rounds] for rounds in (old, new))
         if any(before[0][key] != row[key] for row in after for key in settings(before[0]) if key in row):
-            raise Failure(f"the commits give different rows: {name} is another at the new one")
+            raise Failure(f"the commits give different rows: {name} differs at the new one")
         for key in [key for key in before[0] if is_measured(key, before[0][key])]:
             pairs = [(a.get(key), b.get(key)) for a, b in zip(before, after, strict=True)]
             if all(isinstance(value, int | float) and value for pair in pairs for value in pair):
@@ -142,7 +141,7 @@ def compared(old: Sequence[list[Row]], new: Sequence[list[Row]]) -> list[Compari
 
 
 def comparison(row: str, number: str, pairs: Sequence[tuple[Any, Any]]) -> Comparison:
-    """A number at both commits, in each round."""
+    """The summary of one number over rounds."""
     ratios = [new / old for old, new in pairs]
     return Comparison(
         row=row,
@@ -156,18 +155,18 @@ def comparison(row: str, number: str, pairs: Sequence[tuple[Any, Any]]) -> Compa
 
 
 def is_measured(key: str, value: object) -> bool:
-    """Whether an entry of a row is a result; the others say what was measured."""
+    """Whether an entry of a row is a result; other entries describe the measurement."""
     return isinstance(value, float) or (isinstance(value, int) and key.endswith("bytes"))
 
 
 def settings(row: Row) -> list[str]:
-    """The names of what was measured; the machine and the software are not part of it."""
+    """The names of the entries that describe a measurement, without the machine and the software."""
     own = {key: value for key, value in row.items() if not key.startswith("hardware.")}
     return [key for key, value in own.items() if isinstance(value, int | str) and not is_measured(key, value)]
 
 
 def row_names(rows: Sequence[Row]) -> list[str]:
-    """What tells the rows apart: their texts, and those whole numbers that differ."""
+    """A name for each row: its texts, and the whole numbers that differ between rows."""
     keys = [key for key in settings(rows[0]) if isinstance(rows[0][key], str) or len({r.get(key) for r in rows}) > 1]
     return [
         ", ".join(str(row[k]) if isinstance(row[k], str) else f"{k} {row[k]}" for k in keys if k in row) for row in rows
@@ -175,7 +174,7 @@ def row_names(rows: Sequence[Row]) -> list[str]:
 
 
 def table(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """The lines for a reader."""
+    """The comparisons as lines of text."""
     width = max(len(f"{one.row}: {one.number}") for one in comparisons)
     yield f"{'':{width}} {'old':>12} {'new':>12} {'new / old':>9}  least to largest of the rounds"
     for one in comparisons:
@@ -186,21 +185,21 @@ def table(comparisons: Sequence[Comparison]) -> Iterator[str]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Compare and print; 1 if it cannot be done."""
+    """Compare and print; the exit status is 1 on failure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("old", help="a commit, branch or tag")
-    parser.add_argument("new", help="another")
-    parser.add_argument("arguments", nargs="+", help="after --: those of ardm bench")
-    parser.add_argument("--rounds", type=int, default=4, help="how often each is run (4)")
+    parser.add_argument("new", help="another commit, branch or tag")
+    parser.add_argument("arguments", nargs="+", help="after --: arguments of ardm bench")
+    parser.add_argument("--rounds", type=int, default=4, help="runs of each commit (default: 4)")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--repository", type=Path, default=REPOSITORY, help="where the commits are")
+    parser.add_argument("--repository", type=Path, default=REPOSITORY, help="the repository of the commits")
     flags = parser.parse_args(words)
     if flags.rounds < 1:
         parser.error(f"--rounds must be positive, got {flags.rounds}")
     try:
         rows = compare(flags.old, flags.new, flags.arguments, rounds=flags.rounds, repository=flags.repository)
         if not rows:
-            raise Failure("the benchmark gives no numbers that both commits have")
+            raise Failure("the benchmark gives no number at both commits")
     except Failure as failure:
         print(f"error: {failure}", file=sys.stderr)
         return 1

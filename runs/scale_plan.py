@@ -1,7 +1,7 @@
-"""What trainings of ImageNet-64 and of enwik9 would take on 8 to 512 GPUs: `python runs/scale_plan.py` (docs/scale.md).
+"""The cost of training on ImageNet-64 and enwik9 with 8 to 512 GPUs: `python runs/scale_plan.py` (docs/scale.md).
 
-Measured on one H200: the share of its matrix rate that training reaches, and the memory that a network's activations
-take. Taken from data sheets: the links between GPUs and between machines. Everything else is counted.
+Measured on one H200: the share of its matrix rate that training reaches, and the memory of a network's activations.
+From data sheets: the links between GPUs and between machines. Everything else is computed.
 """
 
 import math
@@ -19,39 +19,39 @@ from ardm.runtime.device import Runtime
 from ardm.train.optim import NEWTON_SCHULZ, is_hidden_matrix
 
 MATRIX_TERAFLOPS = 663
-"""Of one H200 in large bfloat16 products, one after another for seconds."""
+"""Rate of one H200 in large bfloat16 products over seconds."""
 GPU_GIB = 139
-GPUS_A_MACHINE = 8
+GPUS_PER_MACHINE = 8
 NVLINK = 450e9
-"""Bytes a second that a GPU sends to others of its machine."""
+"""Bytes per second from a GPU to others of its machine."""
 NETWORK = 50e9
-"""Bytes a second that a GPU sends to other machines: a card of 400 Gbit/s for each."""
+"""Bytes per second from a GPU to other machines: a card of 400 Gbit/s per GPU."""
 BATCH_SIZES = {8: 1024, 64: 1024, 512: 8192}
-"""Items of a step by the number of GPUs: with fewer than 16 for each, a step waits for kernels to start."""
+"""Items per step by the number of GPUs: with fewer than 16 items per GPU, a step waits for kernels to start."""
 MUON_SHARE = 0.5
-"""Of the matrix rate, in Muon's products, which are smaller; assumed."""
-BYTES_A_PARAMETER = 20
+"""Share of the matrix rate in Muon's products, which are smaller; assumed."""
+BYTES_PER_PARAMETER = 20
 """Weight, gradient, average and two momenta in float32; matrices under Muon have one momentum and take 16."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A training to be planned."""
+    """A planned training."""
 
     title: str
     config: RunConfig
     num_items: int
-    """Of the data set."""
+    """Items of the data set."""
     epochs: int
     share: float
-    """Of the matrix rate, as measured of the nearest network."""
-    bytes_a_unit: float
-    """Memory of activations by unit, see `activation_units`, as measured of the nearest network."""
+    """Share of the matrix rate, measured on the most similar network."""
+    bytes_per_unit: float
+    """Memory of activations per unit (see `activation_units`), measured on the most similar network."""
     file_bytes: int
 
 
 def imagenet64() -> Plan:
-    """An upscale model of 64 x 64 images: the preset cifar10 with a third resolution, a third wider."""
+    """An upscale model of 64 x 64 images: the preset cifar10, wider by a third and with a third resolution."""
     network = UNetConfig(widths=(256, 512, 1024), depths=(6, 6, 8), kernel=3)
     data = ImageData(kind="images", height=64, width=64)
     return Plan(
@@ -60,13 +60,13 @@ def imagenet64() -> Plan:
         num_items=1_281_149,
         epochs=200,
         share=0.35,
-        bytes_a_unit=13.6 * 2**30 / 256 / activation_units(PRESETS["cifar10"]()),
+        bytes_per_unit=13.6 * 2**30 / 256 / activation_units(PRESETS["cifar10"]()),
         file_bytes=1_281_149 * 64 * 64 * 3,
     )
 
 
 def enwik9() -> Plan:
-    """A model of raw bytes: 24 layers 1024 wide, items of 512 bytes."""
+    """A model of raw bytes: 24 layers of width 1024, items of 512 bytes."""
     network = TransformerConfig(num_layers=24, width=1024, head_width=128)
     data = TextData(kind="bytes", num_variables=512)
     return Plan(
@@ -75,13 +75,13 @@ def enwik9() -> Plan:
         num_items=10**9 // 512,
         epochs=100,
         share=0.54,
-        bytes_a_unit=34,
+        bytes_per_unit=34,
         file_bytes=10**9,
     )
 
 
 def activation_units(config: RunConfig) -> int:
-    """Channels of all blocks at all places of an item: activations that a step keeps are in proportion to them."""
+    """Channels of all blocks at all positions of an item, to which the activations of a step are proportional."""
     network = config.network
     if isinstance(network, UNetConfig):
         pixels = config.data.shape[0] * config.data.shape[1]
@@ -95,7 +95,7 @@ def activation_units(config: RunConfig) -> int:
 
 
 def seconds_of_muon(model: nn.Module, num_gpus: int) -> float:
-    """Each GPU orthogonalises its part of the hidden matrices of a shape; then all send each other theirs (bf16)."""
+    """Seconds of a step in Muon: each GPU orthogonalises its share of the matrices, then all gather (bf16)."""
     shapes = Counter(p.shape for n, p in model.named_parameters() if is_hidden_matrix(n, p))
     flops, num_bytes = 0.0, 0
     for shape, count in shapes.items():
@@ -106,40 +106,40 @@ def seconds_of_muon(model: nn.Module, num_gpus: int) -> float:
 
 
 def flops_of_attention(config: RunConfig) -> float:
-    """Operations of queries with keys and of weights with values, which PyTorch does not count on a CPU."""
+    """Operations of attention, which PyTorch does not count on a CPU."""
     network, length = config.network, config.data.num_variables
     return 3 * 4 * network.num_layers * network.width * length**2 if isinstance(network, TransformerConfig) else 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A training on so many GPUs."""
+    """The cost of a training on a number of GPUs."""
 
     num_gpus: int
     batch_size: int
     compute: float
-    """Seconds of a step in the network."""
+    """Seconds per step in the network."""
     muon: float
-    """Seconds of a step in which Muon orthogonalises and its updates travel."""
+    """Seconds per step in which Muon orthogonalises and gathers its updates."""
     gradients: float
-    """Seconds of a step in which gradients travel, mostly while the backward pass computes."""
+    """Seconds per step in which gradients are summed over GPUs, mostly during the backward pass."""
     hours: float
-    """Of the whole training, if nothing of that is hidden behind computing."""
+    """Hours of the whole training if no communication overlaps with computing."""
     memory: float
-    """GiB of a GPU."""
+    """GiB per GPU."""
     sharded_memory: float
-    """The same with --fsdp."""
+    """GiB per GPU with --fsdp."""
 
 
 def estimate(plan: Plan, model: nn.Module, flops: float, num_gpus: int, batch_size: int) -> Estimate:
-    """Data in parallel: each GPU has a part of the batch, and gradients are added up by rings."""
+    """The cost of data-parallel training, with gradients summed by rings."""
     items, num_parameters = batch_size / num_gpus, sum(p.numel() for p in model.parameters())
     muon = seconds_of_muon(model, num_gpus)
     compute = items * flops / (plan.share * MATRIX_TERAFLOPS * 1e12)
     gradients = seconds_of_sum(4 * num_parameters, num_gpus)
     steps = plan.epochs * plan.num_items / batch_size
-    activations = items * activation_units(plan.config) * plan.bytes_a_unit
-    states = BYTES_A_PARAMETER * num_parameters
+    activations = items * activation_units(plan.config) * plan.bytes_per_unit
+    states = BYTES_PER_PARAMETER * num_parameters
     return Estimate(
         num_gpus=num_gpus,
         batch_size=batch_size,
@@ -153,14 +153,14 @@ def estimate(plan: Plan, model: nn.Module, flops: float, num_gpus: int, batch_si
 
 
 def seconds_of_sum(num_bytes: float, num_gpus: int) -> float:
-    """Added up within a machine, then each GPU's part between machines, and spread again, which takes half of it."""
-    machines = math.ceil(num_gpus / GPUS_A_MACHINE)
-    within = 2 * num_bytes * (GPUS_A_MACHINE - 1) / GPUS_A_MACHINE / NVLINK
-    between = 2 * num_bytes / GPUS_A_MACHINE * (machines - 1) / machines / NETWORK
+    """Seconds to sum over all GPUs: within machines, then between them, then back, which takes half of the time."""
+    machines = math.ceil(num_gpus / GPUS_PER_MACHINE)
+    within = 2 * num_bytes * (GPUS_PER_MACHINE - 1) / GPUS_PER_MACHINE / NVLINK
+    between = 2 * num_bytes / GPUS_PER_MACHINE * (machines - 1) / machines / NETWORK
     return within + between
 
 
-COLUMNS = ("GPUs", "batch", "a step computes", "Muon", "gradients travel", "in all", "memory", "with --fsdp", "loader")
+COLUMNS = ("GPUs", "batch", "compute per step", "Muon", "gradients", "total", "memory", "with --fsdp", "loader")
 
 
 def report(plan: Plan) -> Iterator[str]:
@@ -169,7 +169,7 @@ def report(plan: Plan) -> Iterator[str]:
     num_parameters = sum(p.numel() for p in model.parameters())
     flops = flops_per_item(plan.config, Runtime.choose("cpu")) + flops_of_attention(plan.config)
     yield (
-        f"**{plan.title}**: {num_parameters / 1e6:.0f}M parameters, {flops / 1e9:.0f} GFLOP for an item and a step, "
+        f"**{plan.title}**: {num_parameters / 1e6:.0f}M parameters, {flops / 1e9:.0f} GFLOP per item and step, "
         f"{plan.epochs} passes over {plan.num_items:,} items: {plan.epochs * plan.num_items * flops / 1e18:.0f} EFLOP, "
         f"at {plan.share:.0%} of the matrix rate."
     )
@@ -189,7 +189,7 @@ def report(plan: Plan) -> Iterator[str]:
                 f"{one.hours:.1f} h",
                 f"{one.memory:.1f} GiB",
                 f"{one.sharded_memory:.1f} GiB",
-                f"{read / math.ceil(num_gpus / GPUS_A_MACHINE) / 1e6:.1f} MB/s a machine",
+                f"{read / math.ceil(num_gpus / GPUS_PER_MACHINE) / 1e6:.1f} MB/s per machine",
             )
         )
     yield ""

@@ -61,7 +61,7 @@ def test_a_terminal_has_a_bar_and_no_lines(capsys, clock, monkeypatch):
 
 
 def test_training_and_the_table_of_calls_tell_what_they_do(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(common, "SECONDS_A_LINE", 0)
+    monkeypatch.setattr(common, "SECONDS_PER_LINE", 0)
     (tmp_path / "t.txt").write_text(TEXT)
     flags = ["--item-length", "16", "--layers", "1", "--width", "32", "--steps", "4", "--batch-size", "8"]
     assert main(["train", "text", "--data", str(tmp_path / "t.txt"), "--out", str(tmp_path / "run"), *flags]) == 0
@@ -86,7 +86,7 @@ def test_training_and_the_table_of_calls_tell_what_they_do(capsys, monkeypatch, 
     opening, *lines = capsys.readouterr().err.splitlines()
     total = 3 * (5 + 16 + 4 * (16 + 4))  # items x (passes, one order, four columns of two budgets)
     assert opening.startswith("scoring 3 of ")
-    assert opening.endswith(f"items of t.txt, test split: 2 order(s), 2 budget(s); {total} calls of the network")
+    assert opening.endswith(f"items of t.txt, test split; orders: 2, budgets: 2, network calls: {total}")
     assert all(f" of {total} (" in line for line in lines)
     assert lines[0].startswith("calls: 3 of ")
     assert lines[-1].startswith(f"calls: {total - 12} of ")  # the last schedule's are not told: all is done

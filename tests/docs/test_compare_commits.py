@@ -1,4 +1,4 @@
-"""Commits of a tiny repository, whose benchmark gives numbers of our choice."""
+"""Two commits compared, in a tiny repository whose benchmark prints given numbers."""
 
 import importlib.util
 import json
@@ -85,14 +85,14 @@ def test_the_table(repository, capsys):
 @pytest.mark.parametrize(
     ("commits", "message"),
     [
-        (("v1", "nowhere"), "nowhere is no commit of project"),
+        (("v1", "nowhere"), "nowhere is not a commit of project"),
         (("v1", "v3"), "ardm bench x fails at v3: no such benchmark"),
         (("v1", "v4"), "the commits give different numbers of rows"),
-        (("v1", "v5"), "the commits give different rows: a, items 1 is another at the new one"),
+        (("v1", "v5"), "the commits give different rows: a, items 1 differs at the new one"),
         (("v6", "v1"), "ardm bench x gives no JSON at v6"),
     ],
 )
-def test_one_line_says_what_is_wrong_and_nothing_is_left(repository, commits, message, capsys):
+def test_errors_are_one_line_and_leave_no_worktree(repository, commits, message, capsys):
     assert main(repository, *commits, "--rounds", "1") == 1
     assert f"error: {message}" in capsys.readouterr().err.splitlines()[-1]
     assert len(git(repository, "worktree", "list").splitlines()) == 1
@@ -106,7 +106,7 @@ def test_spread_over_rounds():
         compare_commits.main(["a", "b", "--rounds", "0", "--", "x"])
 
 
-def test_an_interruption_is_told_in_a_word(repository, capsys, monkeypatch):
+def test_an_interruption_is_reported_in_one_word(repository, capsys, monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt
 

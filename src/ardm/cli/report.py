@@ -22,22 +22,20 @@ from ardm.runtime.files import check_writable, check_writable_folder, to_json, w
 
 @dataclass(frozen=True, kw_only=True)
 class ReportCalls:
-    """Bits of a model by order, and by number of calls for planned, cosine and uniform schedules, as Markdown."""
+    """Bits of a model by order and by number of calls, with planned, cosine and uniform schedules, as Markdown."""
 
     model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
     """A run's folder or a model file."""
     data: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DATA")]
-    """The text8 or CIFAR-10 folder, Speech Commands, or a file or folder of your own."""
+    """The folder of text8, CIFAR-10 or Speech Commands, or a file or folder of your own."""
     calls: tuple[int, ...] | None = None
-    """The budgets; by default 250 100 50 20 10 for text, 3072 500 100 50 for images, 1000 500 100 50 for each stage of
-    sound."""
+    """Budgets; default: 250 100 50 20 10 for text, 3072 500 100 50 for images, 1000 500 100 50 per stage for sound."""
     orders: tuple[NamedOrder, ...] | None = None
-    """Orders to score exactly, one variable a call; by default all but strands for text, three for images, none for
-    sound."""
+    """Orders scored exactly, one variable per call; default: all but strands for text, three for images, else none."""
     passes: int = 16
-    """Single steps of each item that the bound with one variable a call is estimated from."""
+    """Steps drawn per item to estimate the bound with one variable per call."""
     schedules: tuple[ScheduleName, ...] = ("planned", "cosine", "uniform")
-    """Schedules to compare in random orders."""
+    """Schedules compared in random orders."""
     planned_in: tuple[NamedOrder, ...] = ("raster", "spaced", "halton")
     """Orders in which planned schedules are scored exactly."""
     split: Literal["train", "valid", "test", "all"] | None = None
@@ -74,11 +72,9 @@ class ReportCalls:
         budgets = sorted({min(c, model.num_stages * model.num_variables) for c in calls}, reverse=True)
         orders = medium.orders if self.orders is None else self.orders
         columns = len(self.schedules) + len(self.planned_in)
-        calls_an_item = self.passes + len(orders) * model.num_stages * model.num_variables + columns * sum(budgets)
-        total = len(items) * calls_an_item
-        opening = (
-            f"scoring {title}: {1 + len(orders)} order(s), {len(budgets)} budget(s); {total:,} calls of the network"
-        )
+        calls_per_item = self.passes + len(orders) * model.num_stages * model.num_variables + columns * sum(budgets)
+        total = len(items) * calls_per_item
+        opening = f"scoring {title}; orders: {1 + len(orders)}, budgets: {len(budgets)}, network calls: {total:,}"
         with progress("calls", total, opening) as advance:
             options = ScoreOptions(num_passes=self.passes, batch_size=self.batch_size, seed=self.seed, on_batch=advance)
             report = CallsReport(loaded=loaded, x=items, losses=planning_losses(trained), options=options)
@@ -96,27 +92,27 @@ class ReportCalls:
 class ReportPaper:
     """The paper's tables and figures: our numbers, the paper's, and the commands that make ours.
 
-    FOLDER/report.html needs nothing beside it; FOLDER/report.md has its pictures beside it. Only the small files are
-    read that runs and measurements leave in their folders, never weights.
+    FOLDER/report.html holds its pictures; those of FOLDER/report.md are files next to it. Only the small result files
+    of runs are read, never weights.
     """
 
     runs: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUNS")]
-    """A folder with a folder for each run, by its name; TABLE.md in it is put under a table."""
+    """A folder with a folder for each run; a file TABLE.md in it is shown below that table."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FOLDER")]
-    """Where the report goes."""
+    """Folder of the report."""
     scale: Literal["minutes", "paper"] = "minutes"
-    """Whether runs take minutes, or are the paper's own."""
+    """Runs of minutes on one GPU, or with the paper's own networks and steps."""
     run_missing: bool = False
     """First train and measure what is missing, which takes hours at minutes scale and weeks at the paper's."""
-    only: tuple[str, ...] = ()
+    only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[NAME ...]")] = ()
     """Runs to train and measure, by name, with --run-missing; all by default."""
     data: Annotated[Path | None, tyro.conf.arg(metavar="DATA")] = None
-    """The folder of text8, CIFAR-10 and Speech Commands, for --run-missing."""
+    """Folder of text8, CIFAR-10 and Speech Commands, for --run-missing."""
     json: bool = False
-    """Print the tables as JSON too."""
+    """Print the tables as JSON."""
 
     def run(self) -> None:
-        """Run what is missing if asked to, and write the report."""
+        """Write the report, with --run-missing after what is missing has been run."""
         self._check()
         from ardm.apps.report.figures import require_matplotlib
         from ardm.apps.report.paper.evidence import Evidence
@@ -135,7 +131,7 @@ class ReportPaper:
             print(to_json(report.plain() | {"report": str(self.output / PAGE)}).decode())
             return
         if report.unfinished:
-            print(f"not run yet: {report.num_missing} numbers; the report has the commands that make them")
+            print(f"{report.num_missing} numbers have not been measured; the report has the commands that measure them")
         print(f"{self.output / PAGE}, {self.output / MARKDOWN}")
 
     def _check(self) -> None:
@@ -143,18 +139,18 @@ class ReportPaper:
 
         check_writable_folder(self.output)
         if self.run_missing and self.data is None:
-            raise UsageError("--run-missing trains and scores: give the folder of the data sets with --data")
+            raise UsageError("--run-missing trains and scores: --data must name the folder of the data sets")
         if self.only and not self.run_missing:
             raise UsageError("--only names runs for --run-missing: give both")
         if unknown := sorted({*self.only} - RUNS.keys()):
             raise UsageError(f"--only: there is no run {', '.join(unknown)}; expected {', '.join(RUNS)}")
         if not self.runs.is_dir() and not self.run_missing:
-            raise UsageError(f"there is no folder of runs {self.runs}; --run-missing makes one")
+            raise UsageError(f"there is no folder {self.runs} of runs; --run-missing makes one")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Tables and figures: of one model, or the paper's."""
+    """Tables and figures of one model, or those of the paper."""
 
     what: (
         Annotated[ReportCalls, tyro.conf.subcommand("calls", prefix_name=False)]
@@ -162,5 +158,5 @@ class Report:
     )
 
     def run(self) -> None:
-        """Make the one that is asked for."""
+        """Make the chosen report."""
         self.what.run()
