@@ -365,9 +365,9 @@ def test_items_that_cannot_be_scored(x, text, generator):
 @pytest.mark.parametrize(
     ("name", "schedule", "text"),
     [
-        ("oa-2", full_schedule(4), r"1 stage\(s\) of 4 steps; the model has 1 of 3"),
-        ("oa-2", full_schedule(3, num_stages=2), r"2 stage\(s\) of 3 steps; the model has 1 of 3"),
-        ("base2-4-data", full_schedule(3), r"1 stage\(s\) of 3 steps; the model has 2 of 3"),
+        ("oa-2", full_schedule(4), r"expected a schedule of 1 x 3 \(stages x steps\), got 1 x 4"),
+        ("oa-2", full_schedule(3, num_stages=2), r"expected a schedule of 1 x 3 \(stages x steps\), got 2 x 3"),
+        ("base2-4-data", full_schedule(3), r"expected a schedule of 2 x 3 \(stages x steps\), got 1 x 3"),
         ("base2-4-data", full_schedule(2, num_stages=2), "must reach the last variable"),
         ("base2-4-data", full_schedule(3, num_stages=2, first_step=1), "scores whole items only"),
     ],

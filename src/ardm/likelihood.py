@@ -50,15 +50,12 @@ class OneProcess:
     """A single process, which does all the work."""
 
     def has(self, number: int) -> bool:
-        """True for every number."""
         return True
 
     def all_gather_in_order(self, pieces: Sequence[tuple[int, T]]) -> list[T]:
-        """The results sorted by number."""
         return [piece for _, piece in sorted(pieces, key=lambda numbered: numbered[0])]
 
     def sendable(self, value: Any) -> Any:
-        """The value as it is."""
         return value
 
 
@@ -107,9 +104,8 @@ class Estimate:
 class Bound(Estimate):
     """A bound over random orders, with the profile measured on the way: see `bound`.
 
-    >>> import ardm, torch
-    >>> from ardm import build, presets
-    >>> model, x = build.build_ardm(presets.text8_small(), num_classes=4), torch.zeros(2, 250, dtype=torch.long)
+    >>> import ardm.build, ardm.presets, torch
+    >>> model, x = ardm.build.build_ardm(ardm.presets.text8_small(), 4), torch.zeros(2, 250).long()
     >>> ardm.bound(model, x, torch.Generator()).profile.counts.sum().item()
     2
     """
@@ -143,9 +139,8 @@ def bound(
     Steps are stratified over the items of a pass; the interval counts only the spread that stratification leaves.
     The processes of a team share the batches, and each of them returns the result.
 
-    >>> import ardm, torch
-    >>> from ardm import build, presets
-    >>> model, x = build.build_ardm(presets.text8_small(), num_classes=4), torch.zeros(2, 250, dtype=torch.long)
+    >>> import ardm.build, ardm.presets, torch
+    >>> model, x = ardm.build.build_ardm(ardm.presets.text8_small(), 4), torch.zeros(2, 250).long()
     >>> round(ardm.bound(model, x, torch.Generator(), num_passes=3).bits_per_dim, 3)  # untrained, so uniform
     2.0
     """
@@ -230,9 +225,8 @@ def exact_bits(
     A schedule that begins at step n takes the first n variables of the order as given and scores the others; one
     that ends before D leaves the last ones out (see `conditional_bits`).
 
-    >>> import ardm, torch
-    >>> from ardm import build, presets
-    >>> model, x = build.build_ardm(presets.text8_small(), num_classes=4), torch.zeros(1, 250, dtype=torch.long)
+    >>> import ardm.build, ardm.presets, torch
+    >>> model, x = ardm.build.build_ardm(ardm.presets.text8_small(), 4), torch.zeros(1, 250).long()
     >>> ardm.exact_bits(model, x, torch.arange(250).view(1, 1, -1), ardm.uniform_schedule(250, 2)).round().tolist()
     [500.0]
     """
@@ -272,9 +266,8 @@ def schedule_bits_bound(
     A group of k that begins at step t scores all D - t hidden variables with weight k / (D - t), which has less
     variance than its own k members.
 
-    >>> import ardm, torch
-    >>> from ardm import build, presets
-    >>> model, x = build.build_ardm(presets.text8_small(), num_classes=4), torch.zeros(1, 250, dtype=torch.long)
+    >>> import ardm.build, ardm.presets, torch
+    >>> model, x = ardm.build.build_ardm(ardm.presets.text8_small(), 4), torch.zeros(1, 250).long()
     >>> ardm.schedule_bits_bound(model, x, ardm.uniform_schedule(250, 2), torch.Generator()).round().tolist()
     [500.0]
     """
@@ -350,9 +343,8 @@ def conditional_bits(
     The default schedule reveals one variable per call. Only for one stage: in an upscale model the
     coarse values of A are drawn before the fine values of B are known, so no chain gives p(x_A | x_B).
 
-    >>> import ardm, torch
-    >>> from ardm import build, presets
-    >>> model, d = build.build_ardm(presets.text8_small(), num_classes=4), torch.arange(250)
+    >>> import ardm.build, ardm.presets, torch
+    >>> model, d = ardm.build.build_ardm(ardm.presets.text8_small(), 4), torch.arange(250)
     >>> ardm.conditional_bits(model, torch.zeros(1, 250).long(), d == 7, d < 7, order=d).round().tolist()
     [2.0]
     """

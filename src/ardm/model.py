@@ -70,12 +70,7 @@ class ARDM(nn.Module):
         return self.depth.num_stages
 
     def outputs(
-        self,
-        inputs: Int[Tensor, "B D"],
-        mask: Bool[Tensor, "B D"],
-        stage: Int[Tensor, "B"],
-        t: Int[Tensor, "B"],
-        where: Int[Tensor, "B N"] | None = None,
+        self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem, where: Where | None = None
     ) -> Float[Tensor, "B M O"]:
         """The network's outputs for all variables or some, in float32 (float64 if it computes so). One call."""
         shape = (-1, *self.shape)
@@ -91,25 +86,12 @@ class ARDM(nn.Module):
         return outputs if where is None else rows_at(outputs, where)
 
     def forward(
-        self,
-        inputs: Int[Tensor, "B D"],
-        mask: Bool[Tensor, "B D"],
-        stage: Int[Tensor, "B"],
-        t: Int[Tensor, "B"],
-        parent: Int[Tensor, "B D"],
-        child: Int[Tensor, "B D"],
+        self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem, parent: Values, child: Values
     ) -> Float[Tensor, "B D"]:
         """log p(child | inputs) in nats of every variable, revealed ones included. One call."""
         return self.parametrization.log_prob(self.outputs(inputs, mask, stage, t), parent, child, stage)
 
-    def predict(
-        self,
-        inputs: Int[Tensor, "B D"],
-        mask: Bool[Tensor, "B D"],
-        stage: int,
-        t: int,
-        where: Int[Tensor, "B N"],
-    ) -> ChildDistribution:
+    def predict(self, inputs: Values, mask: Mask, stage: int, t: int, where: Where) -> ChildDistribution:
         """The distributions of N variables of each item, at one stage and step for all items. One call.
 
         Stage and step are Python integers: reading them from tensors would wait for the device.

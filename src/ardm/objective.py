@@ -15,32 +15,26 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple, TypeVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from ardm.depth import DepthMap
-from ardm.model import ARDM
+from ardm.model import ARDM, Mask, PerItem, Values
 from ardm.orders import random_orders, revealed
 
 
 class Corrupted(NamedTuple):
     """Items as the network sees them at a stage and a step, with their targets: the arguments of `ARDM.forward`."""
 
-    inputs: Int[Tensor, "B D"]
-    mask: Bool[Tensor, "B D"]
-    stage: Int[Tensor, "B"]
-    t: Int[Tensor, "B"]
-    parent: Int[Tensor, "B D"]
-    child: Int[Tensor, "B D"]
+    inputs: Values
+    mask: Mask
+    stage: PerItem
+    t: PerItem
+    parent: Values
+    child: Values
 
 
-def corrupt(
-    depth: DepthMap,
-    x: Int[Tensor, "B D"],
-    stage: Int[Tensor, "B"],
-    t: Int[Tensor, "B"],
-    rank: Int[Tensor, "B D"],
-) -> Corrupted:
+def corrupt(depth: DepthMap, x: Values, stage: PerItem, t: PerItem, rank: Values) -> Corrupted:
     """The input i = m x^(s+1) + (1 - m) x^(s) of Alg. 4 and its targets; `rank` is the order's inverse."""
     mask = revealed(rank, t)
     parent, child = depth.at_level(x, stage), depth.at_level(x, stage + 1)
@@ -110,9 +104,7 @@ def step_loss(model: ARDM, corrupted: Corrupted) -> StepLoss:
     )
 
 
-def sample_step_loss(
-    model: ARDM, x: Int[Tensor, "B D"], generator: torch.Generator, rank: Int[Tensor, "B D"] | None = None
-) -> StepLoss:
+def sample_step_loss(model: ARDM, x: Values, generator: torch.Generator, rank: Values | None = None) -> StepLoss:
     """Alg. 2 and 4: a stratified (stage, step) and a uniform order for each item, then its loss.
 
     Given ranks replace the uniform orders. The loss, a mean over all hidden variables, is then no bound, but a network
@@ -121,9 +113,7 @@ def sample_step_loss(
     return step_loss(model, sample_corruption(model.depth, x, generator, rank))
 
 
-def sample_corruption(
-    depth: DepthMap, x: Int[Tensor, "B D"], generator: torch.Generator, rank: Int[Tensor, "B D"] | None = None
-) -> Corrupted:
+def sample_corruption(depth: DepthMap, x: Values, generator: torch.Generator, rank: Values | None = None) -> Corrupted:
     """Items corrupted as in Alg. 2 and 4: random stages, steps and, unless ranks are given, orders."""
     num_items, num_variables = x.shape
     steps = stratified_steps(num_items, depth.num_stages * num_variables, generator)

@@ -64,9 +64,8 @@ def sample_items(
 ) -> Int[Tensor, "B D"]:
     """Items drawn from the distribution that the orders and the schedule define; exact with the defaults.
 
-    >>> import ardm, torch
-    >>> from ardm import build, presets
-    >>> model, orders = build.build_ardm(presets.text8_small(), num_classes=4), torch.arange(250).expand(2, 1, -1)
+    >>> import ardm.build, ardm.presets, torch
+    >>> model, orders = ardm.build.build_ardm(ardm.presets.text8_small(), 4), torch.arange(250).expand(2, 1, -1)
     >>> ardm.sample_items(model, orders, ardm.uniform_schedule(250, 3), torch.Generator()).shape
     torch.Size([2, 250])
     """
@@ -91,9 +90,8 @@ def sample_chain(
     With one stage the others follow p(x_A | x_B) exactly. In an upscale model each stage sees the given values at
     its own depth only, which approximates the conditional.
 
-    >>> import ardm, torch
-    >>> from ardm import build, presets
-    >>> model, orders = build.build_ardm(presets.text8_small(), num_classes=4), torch.arange(250).view(1, 1, -1)
+    >>> import ardm.build, ardm.presets, torch
+    >>> model, orders = ardm.build.build_ardm(ardm.presets.text8_small(), 4), torch.arange(250).view(1, 1, -1)
     >>> steps = ardm.sample_chain(model, orders, ardm.uniform_schedule(250, 2), torch.Generator())
     >>> [step.mask.sum().item() for step in steps]
     [125, 250]

@@ -61,7 +61,6 @@ class CausalTransformer(ShiftedTransformer):
     is_permuted: ClassVar[bool] = False
 
     def forward(self, tokens: Int[Tensor, "B D"], order: Int[Tensor, "B D"]) -> Float[Tensor, "B D O"]:
-        """Outputs for every place."""
         x, length = embed(self.embedding, tokens), tokens.shape[1]
         if isinstance(self.config, TransformerConfig):
             return self.trunk(x, rotary_angles(length, self.config.head_width, x))
@@ -81,7 +80,6 @@ class OATransformer(ShiftedTransformer):
         super().__init__(config, num_values=num_values, num_outputs=num_outputs)
 
     def forward(self, tokens: Int[Tensor, "B D"], order: Int[Tensor, "B D"]) -> Float[Tensor, "B D O"]:
-        """Outputs for every place of the order."""
         x = embed(self.embedding, tokens)
         x = x + position_codes(order, self.config.width).to(x.dtype)
         if not isinstance(self.config, TransformerConfig):

@@ -35,7 +35,6 @@ class CausalWaveNet(nn.Module):
         self.head = linear(config.width, num_outputs, bias=True, zero=True)
 
     def forward(self, tokens: Int[Tensor, "B D"], order: Int[Tensor, "B D"]) -> Float[Tensor, "B D O"]:
-        """Outputs for every sample."""
         is_real = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens) > 0
         x = F.relu(self.input(tokens, is_real, torch.zeros_like(tokens[:, 0])))
         total = torch.zeros_like(x)
@@ -65,7 +64,6 @@ class IncrementalWaveNet:
 
     @torch.no_grad()
     def __call__(self, token: Int[Tensor, "B"]) -> Float[Tensor, "B O"]:
-        """The outputs for the next sample."""
         tokens = token[:, None]
         x = F.relu(self._input(tokens, torch.full_like(tokens, self.num_seen > 0, dtype=torch.bool)))
         total = torch.zeros_like(x)
@@ -90,7 +88,6 @@ class IncrementalConvolution:
         self.past: deque[Tensor] = deque(maxlen=2 * self.dilation)
 
     def __call__(self, x: Float[Tensor, "B 1 I"]) -> Float[Tensor, "B 1 F"]:
-        """The sums of the next sample."""
         if not self.past:
             self.past.extend([torch.zeros_like(x)] * 2 * self.dilation)
         seen = torch.cat((self.past[0], self.past[self.dilation], x), dim=-1)  # (B, 1, 3 I)

@@ -76,7 +76,6 @@ class ReadOut(nn.Linear):
         super().__init__(num_inputs, num_outputs)
 
     def forward(self, x: Float[Tensor, "*B C"]) -> Float[Tensor, "*B O"]:
-        """The outputs."""
         extra = -self.out_features % MATRIX_UNIT
         outputs = F.linear(x, F.pad(self.weight, (0, 0, 0, extra)), F.pad(self.bias, (0, extra)))
         return outputs[..., : self.out_features]

@@ -38,7 +38,6 @@ class PaperTransformer(PointwiseHead):
         return outputs
 
     def features(self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem) -> Float[Tensor, "B D C"]:
-        """The last block's output for every variable."""
         x = embed(self.embedding, inputs)
         x = x + sinusoids(torch.arange(x.shape[1], device=x.device).float(), x.shape[2]).to(x.dtype)
         if self.state_embedding is not None:

@@ -49,7 +49,6 @@ class PaperUNet(nn.Module):
         self.head = convolution(width, num_channels * num_outputs, 3, zero=True)
 
     def forward(self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem) -> Outputs:
-        """Outputs for every sub-pixel."""
         x = self.input(inputs, mask, stage)
         step = self.step(stage, t, inputs[0].numel())
         outputs: Tensor = self.head(F.silu(self.norm(self._body(x, step))))
@@ -90,7 +89,6 @@ class ImageInput(nn.Module):
         self.projection = linear(num_channels * quarter, quarter, bias=True)
 
     def forward(self, inputs: Values, mask: Mask, stage: PerItem) -> Float[Tensor, "B F H W"]:
-        """The features, each pixel's side by side in memory."""
         planes = self._planes(inputs, mask, stage).permute(0, 3, 1, 2)
         rows = embed(self.embedding, inputs.flatten(1))  # (B, H W C, F/4)
         embedded = self.projection(rows.view(*inputs.shape[:3], -1)).permute(0, 3, 1, 2)
@@ -137,7 +135,6 @@ class PixelAttention(nn.Module):
         self.output = linear(width, width, bias=True, zero=True)
 
     def forward(self, x: Float[Tensor, "B F H W"]) -> Float[Tensor, "B F H W"]:
-        """The attention's output, after the residual sum."""
         pixels = self.norm(x).flatten(2).mT  # (B, H W, F)
         query, key, value = self.query_key_value(pixels)[:, None].chunk(3, dim=-1)
         mixed = F.scaled_dot_product_attention(query, key, value)[:, 0]

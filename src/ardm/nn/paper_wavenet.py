@@ -72,7 +72,6 @@ class AudioInput(nn.Module):
         self.projection = linear(quarter, quarter, bias=True)
 
     def forward(self, inputs: Values, mask: Mask, stage: PerItem) -> Float[Tensor, "B D F"]:
-        """The features."""
         return self.joined(full_precision(self.convolution, self.planes(inputs, mask, stage)), inputs)
 
     def joined(self, features: Float[Tensor, "B D G"], inputs: Int[Tensor, "B D"]) -> Float[Tensor, "B D F"]:
@@ -137,7 +136,6 @@ class Convolution(nn.Conv2d):
         nn.init.zeros_(self.bias)
 
     def forward(self, x: Float[Tensor, "B D I"]) -> Float[Tensor, "B D F"]:
-        """The sums over what each sample sees."""
         if not self.num_before:
             return super().forward(x.mT[:, :, None])[:, :, 0].mT
         padded, length = F.pad(x, (0, 0, self.num_before, 0)), x.shape[1]

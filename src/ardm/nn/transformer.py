@@ -37,7 +37,6 @@ class Transformer(PointwiseHead):
         return outputs
 
     def features(self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem) -> Float[Tensor, "B D C"]:
-        """The last block's output for every variable."""
         x = embed(self.embedding, inputs)
         if self.state_embedding is not None:
             x = x + embed(self.state_embedding, 2 * stage[:, None] + mask)
@@ -103,7 +102,6 @@ class Attention(nn.Module):
     def forward(
         self, x: Float[Tensor, "B D C"], rotation: Rotation, key_rotation: Rotation | None = None
     ) -> Float[Tensor, "B D C"]:
-        """The attention's output, before the residual sum."""
         query, key, value = (
             F.linear(x, weight).unflatten(-1, (-1, self.head_width)).transpose(1, 2) for weight in self.query_key_value
         )  # each (B, heads, D, head_width); one product for all three takes longer on an H200

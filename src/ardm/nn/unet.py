@@ -53,7 +53,6 @@ class UNet(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     def forward(self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem) -> Outputs:
-        """Outputs for every variable."""
         outputs = self._end(self._pixels(inputs, mask, stage))  # (B, H, W, C, O)
         return outputs if self.takes_images else outputs[:, 0, :, 0]
 
@@ -112,7 +111,6 @@ class Block(nn.Module):
         self.contract = linear(mlp_ratio * width, width, zero=True)
 
     def forward(self, x: Float[Tensor, "B H W C"]) -> Float[Tensor, "B H W C"]:
-        """The block's output."""
         mixed = self.depthwise(rms_norm(x).permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
         return x + self.contract(relu_of(self.expand, mixed))
 
@@ -134,7 +132,6 @@ class SubPixelEmbedding(nn.Module):
         self.weight = nn.Parameter(torch.randn(width, num_channels * num_features) * (num_channels * 4) ** -0.5)
 
     def forward(self, inputs: Values, mask: Mask, stage: PerItem) -> Float[Tensor, "B H W width"]:
-        """The channels of every pixel."""
         features = self.features[inputs]
         if self.num_stages == 1:
             features = features * mask[..., None]
