@@ -14,8 +14,8 @@ def exact_row(order: str, schedule: str, calls: int, bits: float) -> Row:
     return Row(order=order, schedule=schedule, calls=calls, estimate=estimate)
 
 
-def test_one_variable_a_call_is_the_first_budget(generator):
-    """The same for all schedules in random orders; of fixed orders only where it was scored."""
+def test_one_variable_per_call_is_the_first_budget(generator):
+    """All schedules in random orders share its number; fixed orders have one only if it was scored."""
     model = order_agnostic(2, 3).model
     estimate = bound(model, torch.zeros(4, 3, dtype=torch.long), generator, num_passes=4)
     orders = [

@@ -1,4 +1,4 @@
-"""The figure of a plan: what its labels say. SVG files keep each text in a comment."""
+"""The labels and stairs of a plan's figure. SVG files keep each text in a comment."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_extremes_can_be_drawn(losses, tmp_path):
     assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_few_steps_are_stairs_of_their_own():
+def test_few_steps_have_a_stair_each():
     losses = np.linspace(2, 1, 24).reshape(3, 8)
     edges = stair_edges(3, 8)
     assert edges.tolist() == list(range(25))
@@ -60,6 +60,6 @@ def test_many_steps_share_stairs_of_the_same_area(num_stages, num_steps):
     assert areas == pytest.approx(losses.sum(1))
 
 
-def test_steps_of_a_call_pay_what_its_first_does():
+def test_steps_of_a_call_pay_the_loss_of_its_first():
     losses = np.array([[4.0, 3.0, 2.0, 1.0]])
     assert grouped_losses(losses, plan(losses, 2)).tolist() == [[4.0, 4.0, 2.0, 2.0]]

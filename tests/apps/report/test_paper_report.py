@@ -125,7 +125,7 @@ def write_training(folder: Path, preset: str) -> None:
 
 
 def write_evidence(folder: Path) -> Path:
-    """The evidence of some runs, others missing, in part of older versions."""
+    """Results of some runs, a part of them written by older versions."""
     write(folder / "text8-oa" / "bits.json", {"bits_per_dim": 1.6789} | ESTIMATE | NEWER)
     write(folder / "text8-oa" / "calls-20.json", {"bits_per_dim": 1.7891} | ESTIMATE | {"half_width": None})
     write_training(folder / "text8-oa", "text8")
@@ -151,14 +151,14 @@ def runs(tmp_path) -> Path:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory) -> Path:
-    """The folder of a report, to be read."""
+    """The folder of a written report."""
     folder = tmp_path_factory.mktemp("report")
     assert main(["report", "paper", str(write_evidence(folder / "runs")), "-o", str(folder / "out")]) == 0
     return folder / "out"
 
 
 class Reader(HTMLParser):
-    """The cells of each table by section, and what the page refers to; tags must close as they opened."""
+    """Reads the tables of each section and all attributes of a page, and checks that tags nest."""
 
     VOID = frozenset({"img", "meta"})
 
@@ -220,7 +220,7 @@ def test_the_papers_numbers_are_as_printed():
     assert [float(number) for number in literature.values()] == LITERATURE
 
 
-def test_no_row_is_twice_in_a_table():
+def test_no_row_is_in_a_table_twice():
     for table in TABLES:
         assert len({(row.method, row.calls) for row in table.rows}) == len(table.rows), table.name
 
@@ -330,7 +330,7 @@ def test_comments_stand_under_their_table(written):
     assert "<p>Ours are &lt;i&gt;shorter&lt;/i&gt; runs.</p>\n<p>The order is the paper&#39;s.</p>" in page
 
 
-def test_the_page_needs_nothing_beside_it(written):
+def test_the_page_is_one_file(written):
     page = (written / "report.html").read_text()
     for tag, name, value in Reader(page).attributes:
         assert name not in ("href", "srcset", "action", "data"), tag
@@ -408,7 +408,7 @@ def test_matrices_are_those_of_the_paper(num_classes, base, num_stages, tmp_path
         ("box-images/codec.json", [{"name": "ardm, 500 calls"}]),
     ],
 )
-def test_damaged_evidence_is_told_in_one_line(runs, tmp_path, capsys, name, content):
+def test_damaged_evidence_is_reported_in_one_line(runs, tmp_path, capsys, name, content):
     write(runs / name, content)
     status, line = fails(capsys, ["report", "paper", str(runs), "-o", str(tmp_path / "out")])
     assert status == 1
@@ -444,7 +444,7 @@ def test_commands_train_the_runs_that_tables_expect(scale, tmp_path):
 
 
 @pytest.mark.parametrize("found", ["sc09-oa", "sc09-oa-linear"])
-def test_runs_that_differ_in_a_flag_are_told_apart(found, tmp_path):
+def test_runs_that_differ_in_a_flag_are_distinguished(found, tmp_path):
     (template,) = RUNS[found].training("minutes")
     config = parse(SHOWN.words(template, RUNS[found])).config
     write(tmp_path / "sc09-oa-clipped" / "config.json", config.to_dict())
@@ -493,7 +493,7 @@ def test_bad_usage(tmp_path, capsys):
     assert fails(capsys, ["report"])[0] == 2
 
 
-def test_without_matplotlib_nothing_is_begun(runs, tmp_path, monkeypatch, capsys):
+def test_without_matplotlib_nothing_is_started(runs, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     flags = ["report", "paper", str(runs), "-o", str(tmp_path / "out"), "--run-missing", "--data", str(tmp_path)]
     status, line = fails(capsys, flags)
@@ -501,7 +501,7 @@ def test_without_matplotlib_nothing_is_begun(runs, tmp_path, monkeypatch, capsys
 
 
 class Stub:
-    """Writes what commands would, and fails at one of them."""
+    """Writes the files of commands instead of running them, and fails at one."""
 
     def __init__(self, fails_at: int | None = None) -> None:
         self.commands: list[list[str]] = []
