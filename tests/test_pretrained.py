@@ -1,4 +1,4 @@
-"""Models by name: in the box, on the hub, as paths; commands that take them from the box."""
+"""Models by name: bundled, on the hub, as paths; commands that take bundled ones."""
 
 import json
 import sys
@@ -21,9 +21,9 @@ KINDS = {"images": "colour", "audio": "sound", "text": "text"}
 
 
 @pytest.fixture
-def box(tmp_path, monkeypatch) -> Path:
-    """A box with a tiny model for each medium."""
-    folder = tmp_path / "box"
+def bundled(tmp_path, monkeypatch) -> Path:
+    """A folder of bundled models, a tiny one for each medium."""
+    folder = tmp_path / "bundled"
     folder.mkdir()
     for name, kind in KINDS.items():
         save_model(folder / f"{name}.model", tiny_exact(kind))
@@ -34,7 +34,7 @@ def box(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def files(tmp_path) -> dict[str, Path]:
-    """A file for each model in the box."""
+    """A file for each bundled model."""
     folder = tmp_path / "mine"
     folder.mkdir()
     rng = np.random.default_rng(0)
@@ -45,8 +45,8 @@ def files(tmp_path) -> dict[str, Path]:
     return paths
 
 
-def test_names_are_found_in_the_box_and_paths_come_first(box, tmp_path, monkeypatch):
-    assert list(pretrained.box()) == ["audio", "images", "text"]
+def test_bundled_names_are_found_and_paths_come_first(bundled, tmp_path, monkeypatch):
+    assert list(pretrained.bundled_models()) == ["audio", "images", "text"]
     assert ardm.load("text").exact.identity == tiny_exact("text").exact.identity
     save_model(tmp_path / "images", tiny_exact("grey"))
     assert pretrained.find_model(tmp_path / "images") == tmp_path / "images"
@@ -54,10 +54,10 @@ def test_names_are_found_in_the_box_and_paths_come_first(box, tmp_path, monkeypa
     assert ardm.load("images").exact.identity == tiny_exact("grey").exact.identity
 
 
-@pytest.mark.parametrize("source", ["nothing", "box/missing.model", "/no/such/model", "../a/b", "./x"])
-def test_what_is_nowhere_is_told(box, tmp_path, monkeypatch, source):
+@pytest.mark.parametrize("source", ["nothing", "bundled/missing.model", "/no/such/model", "../a/b", "./x"])
+def test_what_is_nowhere_is_told(bundled, tmp_path, monkeypatch, source):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(CheckpointError, match=r"there is no model at .*in the box \(audio, images, text\)"):
+    with pytest.raises(CheckpointError, match=r"there is no model at .*bundled model \(audio, images, text\)"):
         pretrained.find_model(source)
 
 
@@ -73,11 +73,11 @@ class FakeHub(SimpleNamespace):
         return str(self.folder / file)
 
 
-def test_models_of_the_hub(box, monkeypatch):
-    hub = FakeHub(files=["README.md", "audio.model"], folder=box)
+def test_models_of_the_hub(bundled, monkeypatch):
+    hub = FakeHub(files=["README.md", "audio.model"], folder=bundled)
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
     assert ardm.load("someone/speech").exact.identity == tiny_exact("sound").exact.identity
-    assert pretrained.find_model("someone/speech/text.model") == box / "text.model"
+    assert pretrained.find_model("someone/speech/text.model") == bundled / "text.model"
     with pytest.raises(CheckpointError, match="no model at someone/else, and the Hugging Face hub gave none: 404"):
         ardm.load("someone/else")
     hub.files = ["a.model", "b.safetensors"]
@@ -88,18 +88,18 @@ def test_models_of_the_hub(box, monkeypatch):
         ardm.load("someone/speech")
 
 
-def test_the_hub_needs_its_package(box, monkeypatch):
+def test_the_hub_needs_its_package(bundled, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(CheckpointError, match="pip install huggingface_hub"):
         ardm.load("someone/speech")
 
 
-def test_the_two_functions_take_the_box(box):
+def test_the_two_functions_take_bundled_models(bundled):
     data = ardm.compress("text", "a cab")
     assert ardm.decompress(data) == "a cab"
 
 
-def test_files_are_compressed_by_the_model_for_their_kind(box, files, tmp_path, capsys):
+def test_files_are_compressed_by_the_model_for_their_kind(bundled, files, tmp_path, capsys):
     assert main(["compress", *map(str, files.values()), "-o", str(tmp_path / "out"), "--json"]) == 0
     kinds = {Path(one["file"]).suffix: one["kind"] for one in json.loads(capsys.readouterr().out)["files"]}
     assert set(kinds) == {".png", ".wav", ".txt"}
@@ -110,21 +110,21 @@ def test_files_are_compressed_by_the_model_for_their_kind(box, files, tmp_path, 
     assert np.array_equal(Image.open(tmp_path / "back" / "a.png"), Image.open(files["images"]))
 
 
-def test_an_archive_has_one_kind(box, files, tmp_path, capsys):
+def test_an_archive_has_one_kind(bundled, files, tmp_path, capsys):
     out = ["-o", str(tmp_path / "all.ardma")]
     assert main(["compress", *map(str, files.values()), *out]) == 2
     assert "an archive has files of one kind, not of images and audio and text" in capsys.readouterr().err
     assert main(["compress", str(files["text"]), *out]) == 0
 
 
-def test_boxed_models_are_loaded_once(box, monkeypatch):
+def test_bundled_models_are_loaded_once(bundled, monkeypatch):
     data = ardm.compress("text", "a cab")
     monkeypatch.setattr(pretrained, "load", None)
-    assert ardm.compress("text", "a cab") == ardm.compress(box / "text.model", "a cab") == data
+    assert ardm.compress("text", "a cab") == ardm.compress(bundled / "text.model", "a cab") == data
     assert ardm.decompress(data, "text") == "a cab"
 
 
-def test_what_no_model_is_for_is_told(box, files, tmp_path, capsys):
+def test_what_no_model_is_for_is_told(bundled, files, tmp_path, capsys):
     folder = files["text"].parent
     for name in ("notes.md", "b.dat", ".hidden", "old.ardm"):
         (folder / name).write_text("a cab")
@@ -143,7 +143,7 @@ def test_what_no_model_is_for_is_told(box, files, tmp_path, capsys):
     assert main(["compress", str(folder / "notes.md"), "-o", str(tmp_path / "named")]) == 0
 
 
-def test_short_files_are_told_by_their_model(box, files, tmp_path, capsys):
+def test_short_files_are_told_by_their_model(bundled, files, tmp_path, capsys):
     short = ardm.compress("text", "a cab is " + "a" * 7)
     (tmp_path / "x.ardm").write_bytes(short)
     assert main(["info", str(tmp_path / "x.ardm")]) == 0
@@ -151,22 +151,24 @@ def test_short_files_are_told_by_their_model(box, files, tmp_path, capsys):
     for fact in ("kind  text", "characters  16", "bits per variable", "kept  every character"):
         assert fact in shown
     model = tmp_path / "mine.model"
-    (box / "text.model").rename(model)
+    (bundled / "text.model").rename(model)
     assert main(["info", str(tmp_path / "x.ardm")]) == 0
-    assert "which is not at hand: --model MODEL tells more" in capsys.readouterr().out
+    assert "which is not available: --model MODEL tells more" in capsys.readouterr().out
     assert main(["info", str(tmp_path / "x.ardm"), "--model", str(model)]) == 0
     assert capsys.readouterr().out == shown
 
 
-def test_a_medium_that_the_box_lacks(box, files, tmp_path, capsys):
-    (box / "audio.model").unlink()
+def test_a_medium_without_a_bundled_model(bundled, files, tmp_path, capsys):
+    (bundled / "audio.model").unlink()
     assert main(["compress", str(files["audio"])]) == 1
-    assert capsys.readouterr().err == f"ardm: {files['audio']}: the box has no model audio; give one with --model\n"
+    assert (
+        capsys.readouterr().err == f"ardm: {files['audio']}: there is no bundled model audio; give one with --model\n"
+    )
     assert main(["compress", str(files["audio"].parent), "-o", str(tmp_path / "out")]) == 1
     assert {path.name for path in (tmp_path / "out" / "mine").iterdir()} == {"a.png.ardm", "c.txt.ardm"}
 
 
-def test_an_empty_box(tmp_path, files, monkeypatch, capsys):
+def test_no_bundled_models(tmp_path, files, monkeypatch, capsys):
     monkeypatch.setattr(pretrained, "FOLDER", tmp_path)
     assert main(["compress", str(files["text"])]) == 2
     assert "give the exact model to compress with" in capsys.readouterr().err
@@ -174,7 +176,7 @@ def test_an_empty_box(tmp_path, files, monkeypatch, capsys):
     assert "none" in capsys.readouterr().out
 
 
-def test_models_are_listed_with_their_cards(box, capsys):
+def test_models_are_listed_with_their_cards(bundled, capsys):
     assert main(["models"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["audio", "images", "text"]
@@ -190,5 +192,5 @@ def test_models_are_listed_with_their_cards(box, capsys):
     "arguments",
     [["info", "text"], ["sample", "text", "-n", "1"]],
 )
-def test_commands_take_names(box, arguments):
+def test_commands_take_names(bundled, arguments):
     assert main(arguments) == 0

@@ -26,16 +26,16 @@ from torch import Tensor, nn
 
 from ardm.baselines.methods import Baseline
 from ardm.build import build_exact_core, build_model, build_parametrization
-from ardm.codec.plan import CodingPlan
+from ardm.codec.coding_plan import CodingPlan
 from ardm.config import DataConfig, RunConfig, SoundData, TextData
 from ardm.data.alphabet import Alphabet
 from ardm.errors import CheckpointError
-from ardm.exact.bounds import check_bounds
+from ardm.exact.layers import check_bounds
 from ardm.exact.network import ExactNetwork, SelfTest
 from ardm.exact.outputs import OutputUnits
 from ardm.model import ARDM
-from ardm.objective import Profile
 from ardm.orders import Shape
+from ardm.profile import Profile
 from ardm.runtime.files import is_gzip, write_file, written_whole
 from ardm.version import __version__
 
@@ -137,7 +137,7 @@ def load_model(path: Path | str, device: torch.device | str = "cpu") -> TrainedM
     """The model of a run's folder or of a model file, exact or not.
 
     >>> from ardm import pretrained
-    >>> load_model(pretrained.box()["text"]).model.num_variables
+    >>> load_model(pretrained.bundled_models()["text"]).model.num_variables
     250
     """
     trained = load_any(path, device)
@@ -150,7 +150,7 @@ def load_any(path: Path | str, device: torch.device | str = "cpu") -> AnyTrained
     """The model of a run's folder or of a model file: an ARDM, exact or not, or a baseline.
 
     >>> from ardm import pretrained
-    >>> load_any(pretrained.box()["text"]).config.method.name
+    >>> load_any(pretrained.bundled_models()["text"]).config.method.name
     'ardm'
     """
     path, tensors, description = _read_model(path)
@@ -162,7 +162,7 @@ def load_profile(path: Path | str) -> Profile:
     """The loss profile of a run's folder or of a model file, without its network.
 
     >>> from ardm import pretrained
-    >>> load_profile(pretrained.box()["text"]).bits.shape
+    >>> load_profile(pretrained.bundled_models()["text"]).bits.shape
     torch.Size([1, 250])
     """
     path, tensors, description = _read_model(path)

@@ -1,12 +1,15 @@
-"""The complete configuration of a run, as it travels with every checkpoint and as the flags of `ardm train`.
+"""The complete configuration of a run: it travels with every checkpoint, and its fields are the flags of `ardm train`.
 
-Plain dataclasses: nothing here imports PyTorch, so that `ardm train --help` is instant. `build` makes models of them.
+A field is a flag of the same name unless `arg` gives another or it is suppressed; its docstring is the flag's help.
+Nothing here imports PyTorch, so that `ardm train --help` is instant. `build` makes models of configurations.
 """
 
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+from tyro.conf import AvoidSubcommands, Suppress, arg
 
 Shape = tuple[int, ...]
 Medium = Literal["text", "images", "sound"]
@@ -19,16 +22,24 @@ ParametrizationName = Literal["data", "direct", "logistic", "companded"]
 MethodName = Literal["ardm", "d3pm-absorbing", "d3pm-uniform", "d3pm-gaussian", "permuted", "causal"]
 
 ORDER_NAMES: tuple[NamedOrder, ...] = get_args(NamedOrder)
-"""All orders that integers alone determine, by their numbers in files; a new one goes to the end.
-
-Strands are as long as there are calls (see `schedule.in_strands`).
-"""
+"""Orders determined by integers alone; files hold the index of one, so a new one goes to the end."""
 MIXTURE_NAMES: tuple[ParametrizationName, ...] = ("logistic", "companded")
-"""Parametrizations of many classes in one stage."""
+"""Parametrizations by mixtures of logistics: many classes in one stage."""
 MAX_VARIABLES = 2**20
 MAX_STEPS = 10**6
 MAX_GAUSSIAN_STEPS = 10_000
-"""Steps of noise that a model may have; each of Gaussian noise is a product of matrices when a model is made."""
+"""Limit for Gaussian noise, where building a model takes a matrix product per step."""
+
+
+def _require_at_least_1(config: Any, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) < 1:
+            raise ValueError(f"{name} must be at least 1, got {getattr(config, name)}")
+
+
+def _require_odd_kernel(kernel: int) -> None:
+    if kernel < 1 or kernel % 2 == 0:
+        raise ValueError(f"the kernel must be odd and positive, got {kernel}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,21 +49,20 @@ class TransformerConfig:
     kind: ClassVar = "transformer"
     takes: ClassVar = ("text",)
 
-    num_layers: int
+    num_layers: Annotated[int, arg(name="layers")]
+    """Blocks of the network."""
     width: int
+    """Channels of the network."""
     head_width: int = 64
-    """Channels of an attention head; the number of heads is width / head_width."""
+    """Channels of an attention head; the number of heads is width / head-width."""
     mlp_ratio: int = 4
-    """Hidden channels of the feed-forward part, as a multiple of the width."""
+    """Hidden channels of a block's pointwise layers, as a multiple of the width."""
     kernel: int = 1
-    """Neighbouring variables that the feed-forward part sees at once, by a depthwise convolution; 1: itself alone."""
+    """Size of the depthwise convolutions; for text, 1 means none."""
 
     def __post_init__(self) -> None:
-        for name in ("num_layers", "width", "head_width", "mlp_ratio"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.kernel < 1 or self.kernel % 2 == 0:
-            raise ValueError(f"the kernel must be odd and positive, got {self.kernel}")
+        _require_at_least_1(self, "num_layers", "width", "head_width", "mlp_ratio")
+        _require_odd_kernel(self.kernel)
         if self.head_width % 2:
             raise ValueError(f"the head width must be even, got {self.head_width}")
         if self.width % self.head_width:
@@ -66,42 +76,43 @@ class PaperTransformerConfig:
     kind: ClassVar = "paper-transformer"
     takes: ClassVar = ("text",)
 
-    num_layers: int = 12
+    num_layers: Annotated[int, arg(name="layers")] = 12
+    """Blocks of the network."""
     width: int = 768
+    """Channels of the network."""
     num_heads: int = 12
+    """Attention heads."""
     mlp_width: int = 3072
+    """Hidden channels of a block's feed-forward layers."""
 
     def __post_init__(self) -> None:
-        for name in ("num_layers", "width", "num_heads", "mlp_width"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        _require_at_least_1(self, "num_layers", "width", "num_heads", "mlp_width")
         if self.width % self.num_heads:
             raise ValueError(f"the width {self.width} is not a multiple of {self.num_heads} heads")
 
 
 @dataclass(frozen=True, kw_only=True)
 class UNetConfig:
-    """Size of a `UNet`. Resolutions go from the full one down, each with a quarter of the pixels or samples before."""
+    """Size of a `UNet`. Each resolution has a quarter of the pixels or samples of the one above it."""
 
     kind: ClassVar = "unet"
     takes: ClassVar = ("images", "sound")
 
     widths: tuple[int, ...]
-    """Channels at each resolution."""
+    """Channels of the network at each resolution, the full one first."""
     depths: tuple[int, ...]
-    """Blocks at each resolution: on the way down and again on the way up; the lowest has them once."""
+    """Blocks at each resolution, on the way down and again on the way up; the lowest has them once."""
     kernel: int = 5
     """Size of the depthwise convolutions: height and width for images, length for sound."""
     mlp_ratio: int = 4
-    """Hidden channels of a block's pointwise part, as a multiple of the width."""
+    """Hidden channels of a block's pointwise layers, as a multiple of the width."""
 
     def __post_init__(self) -> None:
         if len(self.widths) != len(self.depths) or not self.widths:
             raise ValueError(f"widths and depths must list the same resolutions, got {self.widths} and {self.depths}")
         if min(*self.widths, *self.depths, self.mlp_ratio) < 1:
             raise ValueError(f"widths, depths and mlp_ratio must be at least 1, got {self}")
-        if self.kernel < 1 or self.kernel % 2 == 0:
-            raise ValueError(f"the kernel must be odd and positive, got {self.kernel}")
+        _require_odd_kernel(self.kernel)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,16 +123,14 @@ class PaperUNetConfig:
     takes: ClassVar = ("images",)
 
     num_blocks: int = 32
-    """Residual blocks before the middle; after it there is one more."""
+    """Residual blocks before the middle of the network; after it there is one more."""
     width: int = 256
-    """Features of a pixel, three quarters of them from a convolution and one from an embedding of its values."""
+    """Channels of the network: three quarters from a convolution of the image, one from an embedding of its values."""
     num_groups: int = 32
-    """Groups of features that share a mean and a variance in a norm."""
+    """Groups of channels that share a mean and a variance in a norm."""
 
     def __post_init__(self) -> None:
-        for name in ("num_blocks", "width", "num_groups"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        _require_at_least_1(self, "num_blocks", "width", "num_groups")
         if self.width % 4:
             raise ValueError(f"the width must be a multiple of 4, got {self.width}")
         if self.width % self.num_groups:
@@ -136,17 +145,15 @@ class PaperWaveNetConfig:
     takes: ClassVar = ("sound",)
 
     num_blocks: int = 36
-    """Residual blocks."""
+    """Residual blocks of the network."""
     width: int = 256
-    """Features of a sample, three quarters of them from a convolution and one from an embedding of its value."""
+    """Channels of the network: three quarters from a convolution of the sound, one from an embedding of its values."""
     dilation_cycle: int = 12
-    """Blocks after which the dilation, which doubles from block to block, is 1 again. The text says 11 with a maximum
-    of 2048; the authors' code has 12, which gives that maximum."""
+    """Blocks after which the dilation, which doubles from block to block, is 1 again."""
+    # The paper says 11 with a maximum of 2048; the authors' code has 12, which gives that maximum.
 
     def __post_init__(self) -> None:
-        for name in ("num_blocks", "width", "dilation_cycle"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        _require_at_least_1(self, "num_blocks", "width", "dilation_cycle")
         if self.width % 4:
             raise ValueError(f"the width must be a multiple of 4, got {self.width}")
 
@@ -160,11 +167,15 @@ NetworkConfig = TransformerConfig | PaperTransformerConfig | UNetConfig | PaperU
 NETWORK_CLASSES: dict[str, type[NetworkConfig]] = {cls.kind: cls for cls in get_args(NetworkConfig)}
 
 
+ItemLength = Annotated[int, arg(name="item-length")]
+
+
 @dataclass(frozen=True, kw_only=True)
 class SequenceData:
-    """Items in a row."""
+    """Items that are sequences."""
 
-    num_variables: int
+    num_variables: ItemLength
+    """Characters, bytes or samples of an item."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_variables <= MAX_VARIABLES:
@@ -178,23 +189,24 @@ class SequenceData:
 
 @dataclass(frozen=True, kw_only=True)
 class TextData(SequenceData):
-    """What a text model is trained on."""
+    """Training data of a text model."""
 
-    medium: ClassVar = "text"
-    kind: TextKind
-    num_variables: int = 250
-    """Characters of an item; the paper's 250 divide text8's splits evenly."""
+    medium: ClassVar[Medium] = "text"
+    kind: Suppress[TextKind]
+    num_variables: ItemLength = 250  # the paper's; it divides text8's splits evenly
+    """Characters or bytes of an item."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SoundData(SequenceData):
-    """What a model of 16-bit sound is trained on."""
+    """Training data of a model of 16-bit sound."""
 
-    medium: ClassVar = "sound"
-    kind: SoundKind
-    num_variables: int = 16_000
-    """Samples of an item; one second of SC09."""
+    medium: ClassVar[Medium] = "sound"
+    kind: Suppress[SoundKind]
+    num_variables: ItemLength = 16_000
+    """Samples of an item."""
     augmentation: Augmentation = "none"
+    """Random flips of training sounds, upside down."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -204,15 +216,17 @@ class SoundData(SequenceData):
 
 @dataclass(frozen=True, kw_only=True)
 class ImageData:
-    """What an image model is trained on."""
+    """Training data of an image model."""
 
-    medium: ClassVar = "images"
-    kind: ImageKind
-    height: int = 32
-    width: int = 32
+    medium: ClassVar[Medium] = "images"
+    kind: Suppress[ImageKind]
+    height: Suppress[int] = 32
+    width: Suppress[int] = 32
     channels: Literal[1, 3] = 3
+    """1 for grey images, 3 for colour."""
     augmentation: Augmentation = "none"
-    holds_out: bool = True
+    """Random flips and quarter turns of training images; sounds are only flipped, upside down."""
+    holds_out: Suppress[bool] = True
     """CIFAR-10: whether the last 1000 training images are for validation alone, or trained on as well."""
 
     def __post_init__(self) -> None:
@@ -232,7 +246,7 @@ class ImageData:
 
     @property
     def num_variables(self) -> int:
-        """D: sub-pixels of an item."""
+        """Sub-pixels of an item (D)."""
         return math.prod(self.shape)
 
 
@@ -242,22 +256,24 @@ DATA_CLASSES: tuple[tuple[type[DataConfig], tuple[str, ...]], ...] = (
     (ImageData, get_args(ImageKind)),
     (SoundData, get_args(SoundKind)),
 )
-"""Configurations of data with the kinds that they have."""
+"""Each data configuration with its kinds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DepthConfig:
-    """How variables decay: to a mask class at once (base None), or digit by digit in a base."""
+    """How variables are hidden: at once (base None), or digit by digit in a base."""
 
     base: int | None = None
+    """Train an upscale model, which generates digits in this base."""
     parametrization: ParametrizationName = "data"
-    """How outputs become probabilities; direct needs a base, logistic and companded must have none."""
+    """How outputs become probabilities. With --base: direct (better) or data (the paper's for images). Without: data
+    or, for sound and images, mixtures of logistics whose means are on a logarithmic (companded) or linear scale."""
     absorbing_value: int | None = None
-    """The value of hidden variables without a base; None: a class of its own."""
+    """Value of hidden variables without a base; None adds a class for them."""
     num_components: int = 10
     """Logistics of a mixture."""
     min_log_scale: float = -14.0
-    """Least logarithm of a logistic's scale; the authors' -7 costs bits (see `LogisticMixtureParametrization`)."""
+    """Minimum logarithm of the scale of a mixture's logistics; the authors' -7 costs bits."""
 
     def __post_init__(self) -> None:
         if self.base is None and self.parametrization == "direct":
@@ -276,20 +292,22 @@ class DepthConfig:
 class MethodConfig:
     """What is trained: an ARDM, or a baseline."""
 
-    name: MethodName = "ardm"
-    num_steps: int = 1000
-    """T, steps of noise of a D3PM; the others have no use for it."""
+    name: Annotated[MethodName, arg(name="method")] = "ardm"
+    """Model to train: an ARDM or, for comparison, a D3PM (d3pm-gaussian is for images) or a network that is causal in
+    random orders (permuted, as XLNet; for text) or from left to right (causal; for sound with the WaveNet presets)."""
+    num_steps: Annotated[int, arg(name="diffusion-steps")] = 1000
+    """Noise steps (T) of a D3PM."""
 
     def __post_init__(self) -> None:
         if self.name not in get_args(MethodName):
             raise ValueError(f"the method must be one of {', '.join(get_args(MethodName))}, got {self.name}")
-        most = MAX_GAUSSIAN_STEPS if self.name == "d3pm-gaussian" else MAX_STEPS
-        if type(self.num_steps) is not int or not 1 <= self.num_steps <= most:
-            raise ValueError(f"a {self.name} model has 1 to {most} steps of noise, got {self.num_steps}")
+        limit = MAX_GAUSSIAN_STEPS if self.name == "d3pm-gaussian" else MAX_STEPS
+        if type(self.num_steps) is not int or not 1 <= self.num_steps <= limit:
+            raise ValueError(f"a {self.name} model has 1 to {limit} steps of noise, got {self.num_steps}")
 
     @property
     def is_ardm(self) -> bool:
-        """Whether it is no baseline."""
+        """Whether it is an ARDM rather than a baseline."""
         return self.name == "ardm"
 
     @property
@@ -299,12 +317,12 @@ class MethodConfig:
 
     @property
     def is_absorbing(self) -> bool:
-        """Whether it is a D3PM with the absorbing process, which needs to know no noise level."""
+        """Whether it is a D3PM with the absorbing process, whose network needs no noise level."""
         return self.name == "d3pm-absorbing"
 
     @property
     def has_cross_entropy(self) -> bool:
-        """Whether there is a cross-entropy beside the bound; what is autoregressive has no other loss."""
+        """Whether a cross-entropy can be added to the bound; autoregressive baselines have one loss only."""
         return self.is_ardm or self.is_diffusion
 
     @property
@@ -313,7 +331,7 @@ class MethodConfig:
         return self.name == "permuted"
 
     def takes(self, network: NetworkConfig) -> bool:
-        """Whether the network has a form for this method."""
+        """Whether this method can use the network."""
         if self.is_permuted:
             return isinstance(network, TransformerConfig | PaperTransformerConfig)
         if self.name == "causal":
@@ -326,49 +344,57 @@ ARDM_METHOD = MethodConfig()
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """The optimiser and the loop."""
+    """The optimiser and the training loop."""
 
     steps: int
+    """Training steps; a resumed run may be given more."""
     batch_size: int
-    num_shards: int = 1
-    """Parts of a batch that are taken one after the other (gradient accumulation), each with draws of its own."""
+    """Items per training step."""
+    num_shards: Annotated[int, arg(name="shards")] = 1
+    """Equal parts of a batch, which a process takes in turn (gradient accumulation); new runs have one per process."""
     learning_rate: float
     """Peak rate of AdamW."""
     muon_rate: float | None = None
-    """Peak rate of Muon for the matrices inside blocks; None trains everything with AdamW."""
+    """Peak rate of Muon, which trains the matrices inside blocks; None trains everything with AdamW."""
     betas: tuple[float, float] = (0.9, 0.99)
+    """Decays of AdamW's averages of gradients and their squares."""
     weight_decay: float = 0.0
+    """Each step shrinks the weights by this times the learning rate."""
     warmup_steps: int = 0
     """Steps of linear warm-up."""
     decay_fraction: float = 0.0
-    """Last part of the steps over which the rate falls linearly to zero."""
+    """Fraction of the steps, the final ones, over which the rate falls linearly to zero."""
     clip_norm: float = 1.0
     """Gradients with a larger norm are scaled down to it."""
     ema_decay: float = 0.999
-    """Weights for evaluation are an exponential moving average with this decay."""
+    """Decay of the exponential moving average of the weights, which evaluation uses."""
     cross_entropy_weight: float = 0.0
-    """Weight of the authors' CE term beside the bound, both in bits (see `objective.StepLoss`)."""
-    order: str | None = None
-    """An order by its name, to code in: the last part of the steps trains for it instead of for random orders."""
+    """Weight of the authors' cross-entropy term, which is added to the bound; both are in bits."""
+    order: Annotated[str | None, arg(metavar=f"{{None,{','.join(ORDER_NAMES)}}}")] = None
+    """Train for this order, to compress in it, in the final steps; the others train for random orders."""
     order_fraction: float = 0.5
-    """That part, if there is an order."""
+    """Fraction of the final steps trained for --order."""
     order_share: float = 1.0
-    """The share of items that take the order then; the others keep random ones."""
+    """Share of the items that those steps train in --order; the rest keep random orders, for infilling."""
     profile_momentum: float = 0.95
-    """Momentum of the moving average of each loss component."""
+    """Momentum of the moving average of each component of the loss profile."""
     eval_items: int = 512
     """Held-out items of an evaluation."""
     eval_every: int = 1000
+    """Steps between evaluations on held-out items."""
     checkpoint_every: int = 1000
+    """Steps between checkpoints."""
     log_every: int = 50
+    """Steps between lines of metrics.jsonl."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "num_shards", "eval_items", "eval_every", "checkpoint_every", "log_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        sizes = ("steps", "batch_size", "num_shards", "eval_items", "eval_every", "checkpoint_every", "log_every")
+        _require_at_least_1(self, *sizes)
         if self.batch_size % self.num_shards:
-            whose = "(as many as --shards, or as processes)"
-            raise ValueError(f"a batch of {self.batch_size} items has no {self.num_shards} equal shards {whose}")
+            raise ValueError(
+                f"a batch of {self.batch_size} items has no {self.num_shards} equal shards (--shards, by default one "
+                "per process)"
+            )
         for name in ("learning_rate", "muon_rate", "clip_norm"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
@@ -384,7 +410,7 @@ class TrainConfig:
 
     @property
     def shard_size(self) -> int:
-        """Items that the network is given at once."""
+        """Items that the network takes at once."""
         return self.batch_size // self.num_shards
 
     def rate_factor(self, step: int) -> float:
@@ -395,7 +421,7 @@ class TrainConfig:
         return max(0.0, min(1.0, warmup, decay))
 
     def has_order(self, step: int) -> bool:
-        """Whether a step (from 0) trains for the order, instead of for random ones."""
+        """Whether a step (from 0) trains for `order` rather than for random orders."""
         return self.order is not None and step >= (1 - self.order_fraction) * self.steps
 
 
@@ -403,15 +429,16 @@ class TrainConfig:
 class RunConfig:
     """Everything that determines a run, apart from the data's content."""
 
-    preset: str
-    data: DataConfig
-    network: NetworkConfig
+    preset: Suppress[str]
+    data: AvoidSubcommands[DataConfig]
+    network: AvoidSubcommands[NetworkConfig]
     train: TrainConfig
     depth: DepthConfig = DepthConfig()
     method: MethodConfig = ARDM_METHOD
     seed: int = 0
-    initial_data: tuple[str, ...] = ()
-    """Fingerprints of the data that the weights at the start were trained on."""
+    """Seed of the initial weights and of all random draws."""
+    initial_data: Suppress[tuple[str, ...]] = ()
+    """Fingerprints of the data that the initial weights were trained on."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**40:
@@ -423,7 +450,6 @@ class RunConfig:
                 f"the {self.depth.parametrization} parametrization is for images and sound, whose neighbouring classes "
                 "are alike; leave it out for text"
             )
-
         if not self.method.is_ardm:
             self._check_baseline()
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 from ardm.config import (
     MIXTURE_NAMES,
@@ -10,6 +11,7 @@ from ardm.config import (
     PaperTransformerConfig,
     PaperUNetConfig,
     PaperWaveNetConfig,
+    ParametrizationName,
     RunConfig,
     SoundData,
     TextData,
@@ -268,9 +270,13 @@ PRESETS: dict[str, Callable[[], RunConfig]] = {
     "sc09-small": sc09_small,
     "audio": audio,
 }
+if TYPE_CHECKING:
+    PresetName = str
+else:
+    PresetName = Literal[*PRESETS]
 
 
-def parametrization_with(base: object | None, preset: str, parametrization: str) -> str:
-    """What a preset's parametrization becomes with a base, if any: direct, but for text and images of the paper's."""
+def parametrization_with(base: object, preset: str, parametrization: ParametrizationName) -> ParametrizationName:
+    """A preset's parametrization once it has a base: direct, except for the paper's text and images."""
     is_direct = parametrization in MIXTURE_NAMES or not preset.endswith("-paper")
     return "direct" if base is not None and is_direct else parametrization

@@ -24,7 +24,7 @@ from ardm.checkpoint import load_model
 from ardm.cli.common import NamedOrder, OrderName
 from ardm.cli.main import main
 from ardm.cli.plan import shortened
-from ardm.cli.train import PresetName, evaluated_items, evaluation_line, profile_line
+from ardm.cli.train import evaluated_items, evaluation_line, profile_line
 from ardm.config import ORDER_NAMES
 from ardm.data.cifar10 import MD5
 from ardm.data.text import KnownFile
@@ -204,7 +204,6 @@ def test_bench_and_version(capsys, monkeypatch):
 def test_names_on_the_command_line_are_those_of_the_library():
     assert set(get_args(OrderName)) == {"random", *ORDER_NAMES}
     assert set(get_args(NamedOrder)) == set(ORDER_NAMES)
-    assert set(get_args(PresetName)) == set(PRESETS)
 
 
 def test_data_checks_fetches_and_replaces(capsys, tmp_path, monkeypatch):

@@ -185,7 +185,7 @@ def test_a_damaged_state_gives_way_to_the_one_before(tmp_path, whole):
         trainer = Trainer(config, corpus, CPU)
         said = restore_state(trainer, folder)
         assert said.startswith(f"{states[0]} ")
-        assert said.endswith("; the state before it is used, of step 8")
+        assert said.endswith("; the previous state is used, of step 8")
         assert "\n" not in said
         assert trainer.step == 8
         assert states[0].read_bytes() == previous  # the good one took its place, or the next save would lose it
@@ -295,7 +295,7 @@ def test_a_run_that_meets_everything_ends_as_if_nothing_had_been(num_processes, 
     assert state_step(folder) == 15
     (folder / STATE_FILE).write_bytes((folder / STATE_FILE).read_bytes()[:-9])
     ended = troubled.start(f"kill:0:{STATE_FILE}:2").end()
-    assert "the state before it is used, of step 10\n" in ended.said
+    assert "the previous state is used, of step 10\n" in ended.said
     assert ended.status == -signal.SIGKILL
     if num_processes > 1:
         assert ended.line.startswith(

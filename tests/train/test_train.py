@@ -5,22 +5,23 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tiny import (
     random_images,
     random_sounds,
-    tiny_audio_config,
     tiny_config,
     tiny_corpus,
     tiny_image_config,
+    tiny_sound_config,
     tiny_upscale_config,
 )
 
 from ardm.build import build_parametrization
 from ardm.checkpoint import load_model, read_tensors, write_tensors
 from ardm.config import DepthConfig, TrainConfig
-from ardm.data.text import TextSampler
+from ardm.data.corpus import WindowSampler
 from ardm.errors import ArdmError, CheckpointError, UsageError
 from ardm.objective import corrupt, sample_step_loss, step_loss
 from ardm.orders import NAMED_ORDERS, random_orders, strands
@@ -80,8 +81,8 @@ def test_a_resumed_run_is_identical_to_the_bit(tmp_path, make_config, stop_at):
     [
         (tiny_image_config(), random_images()),
         (tiny_image_config(DepthConfig(base=4)), random_images()),
-        (tiny_audio_config(), random_sounds()),
-        (tiny_audio_config(DepthConfig(base=16, parametrization="direct")), random_sounds()),
+        (tiny_sound_config(), random_sounds()),
+        (tiny_sound_config(DepthConfig(base=16, parametrization="direct")), random_sounds()),
     ],
     ids=["images", "upscaled images", "sound", "upscaled sound"],
 )
@@ -287,7 +288,7 @@ def test_absurd_settings_are_refused():
 
 
 def test_crops_reach_both_ends(generator):
-    crops = TextSampler(torch.arange(6), 4, torch.device("cpu")).draw(200, generator)
+    crops = WindowSampler([np.arange(6)], 4, torch.device("cpu")).draw(200, generator)
     assert {tuple(row) for row in crops.tolist()} == {(0, 1, 2, 3), (1, 2, 3, 4), (2, 3, 4, 5)}
 
 

@@ -8,7 +8,7 @@ import io
 import os
 import signal
 import sys
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_type_hints
 
 import tyro
 
@@ -19,13 +19,13 @@ from ardm.cli.demo import Demo
 from ardm.cli.evaluate import Evaluate
 from ardm.cli.export import Export
 from ardm.cli.info import Info
-from ardm.cli.messages import one_line, unknown_arguments
+from ardm.cli.messages import PARSING, one_line, unknown_arguments
 from ardm.cli.models import Models
 from ardm.cli.plan import Plan
 from ardm.cli.report import Report
 from ardm.cli.sample import Infill, Sample
 from ardm.cli.serve import Serve
-from ardm.cli.train import Train
+from ardm.cli.train import Train, check_unknown, in_flags, train_command
 from ardm.errors import UsageError
 from ardm.runtime.launch import END_BY_SIGNAL, elect_reporter, leave, num_launched, say
 from ardm.runtime.signals import Terminated, ignore_signals, raise_signals
@@ -87,24 +87,30 @@ def main(arguments: list[str] | None = None) -> int:
 
 def parse(arguments: list[str]) -> Command:
     """The command that the arguments name; a one-line UsageError if there is none."""
-    complaint = io.StringIO()
+    complaint, name = io.StringIO(), name_of(arguments)
+    train = train_command(arguments) if name == "ardm train" else Train  # its flags depend on the preset
+    commands: Any = Union[Annotated[train, tyro.conf.subcommand("train")], *get_args(Command)[1:]]
     try:
         with contextlib.redirect_stderr(complaint):
             command, unknown = tyro.cli(
-                Command,
+                commands,
                 args=arguments,
                 prog="ardm",
                 description=DESCRIPTION,
-                config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
+                config=PARSING,
                 return_unknown_args=True,
             )
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise UsageError(one_line(complaint.getvalue(), name_of(arguments), arguments)) from None
+        raise UsageError(in_flags(one_line(complaint.getvalue(), name, arguments))) from None
+    except ValueError as error:  # a configuration that makes no sense
+        raise UsageError(in_flags(str(error))) from None
     if unknown:
-        raise UsageError(unknown_arguments(unknown, command, name_of(arguments)))
-    return command
+        if isinstance(command, Train):
+            check_unknown(unknown, command)
+        raise UsageError(unknown_arguments(unknown, command, name))
+    return command.completed(arguments) if isinstance(command, Train) else command
 
 
 def name_of(arguments: list[str], choices: Any = Command, name: str = "ardm") -> str:

@@ -3,9 +3,13 @@
 import difflib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
-from typing import Any
+from dataclasses import fields, is_dataclass
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+import tyro
+
+PARSING = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
+"""How tyro makes flags of the fields of a command."""
 HELP_INDENT = 8
 """Lines indented this far explain an option; `--help` shows them too."""
 LEFT_OUT = ("For full helptext", "Argument helptext", "Got errors", "Perhaps you meant", "Arguments similar to")
@@ -14,13 +18,28 @@ LEFT_OUT = ("For full helptext", "Argument helptext", "Got errors", "Perhaps you
 
 def unknown_arguments(words: Sequence[str], command: Any, name: str) -> str:
     """Message about arguments that a command (called `name`, such as `ardm train`) does not take."""
-    own = [f"--{field.name.replace('_', '-')}" for field in fields(getattr(command, "what", command))]
+    own = list(flags_of(getattr(command, "what", command)).values())
     if misplaced := [flag for word in words if (flag := word.partition("=")[0]) in own]:
         return f"{misplaced[0]} goes after the name of the command: {name} {misplaced[0]}"
     given = [word for word in words if word.startswith("--")]
     meant = [match for word in given for match in difflib.get_close_matches(word, own, n=1, cutoff=0.75)]
     hint = f"; perhaps you meant {' and '.join(meant)}" if meant else ""
     return f"unknown arguments {' '.join(words)}{hint}; see {name} --help"
+
+
+def flags_of(command: Any) -> dict[str, str]:
+    """The flags of a command or of its class, configurations inside it included, by the names of their fields."""
+    flags: dict[str, str] = {}
+    hints = get_type_hints(command if isinstance(command, type) else type(command), include_extras=True)
+    for name in (field.name for field in fields(command)):
+        kind, *marks = get_args(hints[name]) if get_origin(hints[name]) is Annotated else [hints[name]]
+        value = getattr(command, name, None)
+        if is_dataclass(inner := value if is_dataclass(value) else kind):
+            flags |= flags_of(inner)
+        elif tyro.conf.Suppress not in marks:
+            words = [mark.name for mark in marks if getattr(mark, "name", None)] or [name]
+            flags[name] = f"--{words[0].replace('_', '-')}"
+    return flags
 
 
 def one_line(box: str, name: str, arguments: Sequence[str]) -> str:

@@ -1,13 +1,16 @@
-"""The models in the box, and how a model is found: by its path, by its name in the box, or on the Hugging Face hub.
+"""The bundled models, and how a model is found: by path, by bundled name or on the Hugging Face hub.
 
-A box model NAME is the exact model NAME.model in this folder with its card, NAME.md.
+A bundled model NAME is the exact model NAME.model in this folder with its card, NAME.md.
 """
 
+import gzip
 import re
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ardm.errors import CheckpointError
+from ardm.runtime.files import is_gzip
 
 if TYPE_CHECKING:
     import torch
@@ -19,37 +22,39 @@ MODEL_SUFFIX, CARD_SUFFIX = ".model", ".md"
 HUB_NAME = re.compile(r"(\w[\w.-]*/\w[\w.-]*)(?:/(\w[\w.-]*))?")
 """OWNER/NAME, or OWNER/NAME/FILE."""
 HUB_FILES = (MODEL_SUFFIX, ".safetensors")
+MAX_HEADER_BYTES = 10**8
+"""The largest header that safetensors files may have."""
 
 
 def load(source: str | Path, device: "torch.device | str" = "cpu") -> "TrainedModel":
-    """The model of a path, a name in the box, or OWNER/NAME[/FILE] on the Hugging Face hub."""
+    """The model of a path, a bundled name, or OWNER/NAME[/FILE] on the Hugging Face hub."""
     from ardm.checkpoint import load_model
 
     return load_model(find_model(source), device)
 
 
 def load_any(source: str | Path, device: "torch.device | str" = "cpu") -> "AnyTrained":
-    """The same, which may be a baseline too."""
+    """The model or the baseline of a path, a bundled name, or OWNER/NAME[/FILE] on the Hugging Face hub."""
     from ardm import checkpoint
 
     return checkpoint.load_any(find_model(source), device)
 
 
-def box() -> dict[str, Path]:
+def bundled_models() -> dict[str, Path]:
     """The files of the models that come with the package, by name."""
     return {path.stem: path for path in sorted(FOLDER.glob(f"*{MODEL_SUFFIX}"))}
 
 
 def card(name: str) -> str:
-    """What there is to know of a box model: its data, training, results and limits, as Markdown."""
-    return find_boxed(name).with_suffix(CARD_SUFFIX).read_text(encoding="utf-8")
+    """A bundled model's card in Markdown: its data, training, results and limits."""
+    return find_bundled(name).with_suffix(CARD_SUFFIX).read_text(encoding="utf-8")
 
 
-def find_boxed(name: str) -> Path:
-    """The file of a box model; a CheckpointError that lists all if there is none of the name."""
-    if name not in box():
-        raise CheckpointError(f"there is no model {name} in the box, which has {', '.join(box()) or 'none'}")
-    return box()[name]
+def find_bundled(name: str) -> Path:
+    """The file of a bundled model; a CheckpointError that lists all names if this is none of them."""
+    if name not in bundled_models():
+        raise CheckpointError(f"there is no bundled model {name}; there are: {', '.join(bundled_models()) or 'none'}")
+    return bundled_models()[name]
 
 
 def find_model(source: str | Path) -> Path:
@@ -57,15 +62,30 @@ def find_model(source: str | Path) -> Path:
     path, name = Path(source), str(source)
     if path.exists():
         return path
-    if name in box():
-        return box()[name]
+    if name in bundled_models():
+        return bundled_models()[name]
     match = HUB_NAME.fullmatch(name)
     if match and not Path(path.parts[0]).exists():
         return _from_hub(name, match[1], match[2])
     raise CheckpointError(
         f"there is no model at {source}; give a run's folder, a model file, "
-        f"or the name of a model in the box ({', '.join(box()) or 'which is empty'})"
+        f"or the name of a bundled model ({', '.join(bundled_models()) or 'there are none'})"
     )
+
+
+def is_model(path: Path) -> bool:
+    """Whether a path is the folder of a run with a model, or a file that starts as those of models do."""
+    if path.is_dir():
+        return (path / "model.safetensors").exists()
+    if not path.is_file():
+        return False
+    try:
+        with gzip.open(path) if is_gzip(path) else path.open("rb") as file:
+            start = file.read(9)
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        return False
+    # The length of a JSON object, and the object: the start of all safetensors files.
+    return start[8:] == b"{" and int.from_bytes(start[:8], "little") < MAX_HEADER_BYTES
 
 
 def _from_hub(name: str, repository: str, file: str | None) -> Path:

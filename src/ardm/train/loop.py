@@ -5,24 +5,65 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from torch import Tensor
 
-from ardm.checkpoint import MODEL_FILE, save_model
-from ardm.runtime.files import remove_leftovers, written_whole
-from ardm.train.metrics import Metrics, metrics_log
-from ardm.train.run_folder import CONFIG_FILE, not_finite, save_state
+from ardm.checkpoint import MODEL_FILE, TrainedModel, save_model
+from ardm.config import RunConfig
+from ardm.errors import UsageError
+from ardm.media import load_corpus
+from ardm.runtime.device import Runtime
+from ardm.runtime.files import locked, remove_leftovers, written_whole
+from ardm.train.metrics import Metrics, metrics_log, set_metrics_aside
+from ardm.train.run_folder import CONFIG_FILE, has_run, non_finite_error, restore_state, save_state, write_data_path
 from ardm.train.trainer import Trainer
 
 FINAL_PASSES = 8
-"""Passes over the held-out items at the end of training, where the training took long enough."""
+"""Passes over the held-out items after training, if the training was long enough."""
 OBSERVATIONS_PER_STAGE = 1000
-"""Held-out losses of each stage at the end of training, which schedules will be planned from; 4 a step are enough."""
+"""Held-out losses per stage after training, for planning; 4 per variable are enough."""
 MIN_OBSERVATIONS_PER_STAGE = 8
-"""Held-out losses of each stage at the end of however short a training."""
+"""Held-out losses per stage after even the shortest training."""
+
+
+@contextlib.contextmanager
+def opened_run(
+    config: RunConfig,
+    data: Path,
+    folder: Path,
+    runtime: Runtime,
+    *,
+    resume: bool = False,
+    initial: TrainedModel | None = None,
+) -> Iterator[tuple[Trainer, list[str]]]:
+    """The trainer of a new or a resumed run whose folder is locked, and remarks on how the run starts.
+
+    A new run starts with the weights of `initial`, if given.
+    """
+    team, is_started = runtime.team, has_run(folder)
+    if len({*team.all_gather([is_started])}) > 1:
+        raise UsageError(
+            f"some processes find a run in {folder} and others do not: give a folder that all machines share"
+        )
+    if is_started and not resume:
+        raise UsageError(f"{folder} already holds a run; --resume continues it, or choose another --out")
+    trainer, remarks = Trainer(config, load_corpus(config.data, data), runtime), []
+    if initial is not None and not is_started:
+        trainer.start_from(initial)
+    team.barrier()  # nobody writes before
+    with locked(folder) if team.is_first else nullcontext():
+        if is_started:
+            if damage := restore_state(trainer, folder):
+                remarks += [damage]
+            remarks += [f"resumed at step {trainer.step} of {config.train.steps}"]
+        elif team.is_first and (aside := set_metrics_aside(folder)):
+            remarks += [f"no training state is left in {folder}, so a new run begins; old metrics are in {aside}"]
+        if team.is_first:
+            write_data_path(folder, data)
+        yield trainer, remarks
 
 
 def run_training(
@@ -34,21 +75,21 @@ def run_training(
     on_step: Callable[[int], None] = lambda step: None,
     on_profile: Callable[[int], Callable[[int], None]] = lambda num_observations: lambda count: None,
 ) -> None:
-    """Train to the configured number of steps, or until `stop` says so; the state is saved either way.
+    """Train to the configured number of steps or until `stop` returns True, and save the state.
 
-    Of a run that is finished already only the model is written again. `on_profile` gives a function that is told of
-    observations made.
+    Of a finished run only the model is written again. `on_profile` returns a function that is called with the number
+    of observations made.
     """
     team, config = trainer.runtime.team, trainer.config.train
     if trainer.finished:
         trained = trainer.trained_model()
         if team.is_first:
-            save_model(folder / MODEL_FILE, trained)  # a kill may have come before it, or damage since
+            save_model(folder / MODEL_FILE, trained)  # it may have been damaged, or a kill may have prevented it
         return
+    logging: AbstractContextManager[Callable[[Metrics], Metrics]] = nullcontext(lambda metrics: metrics)
     if team.is_first:
-        prepare_folder(trainer, folder)
-    is_evaluated = trainer.step < config.steps
-    logging = metrics_log(folder, trainer.step, is_evaluated=is_evaluated) if team.is_first else nullcontext(unlogged)
+        _prepare_folder(trainer.config, folder)
+        logging = metrics_log(folder, trainer.step, is_evaluated=trainer.step < config.steps)
     with logging as log, trainer.runtime.deterministic():
         loop = Loop(trainer, folder, stop=stop, log=lambda metrics: on_metrics(log(metrics)))
         loop.take_steps(on_step)
@@ -58,7 +99,7 @@ def run_training(
 
 
 class Loop:
-    """What a run does in one process of its team, from the step that it is at."""
+    """The rest of a run, in one process of its team."""
 
     def __init__(
         self, trainer: Trainer, folder: Path, *, stop: Callable[[], bool], log: Callable[[Metrics], None]
@@ -67,7 +108,7 @@ class Loop:
         self._team, self._clock = trainer.runtime.team, Clock(trainer)
 
     def take_steps(self, on_step: Callable[[int], None]) -> None:
-        """All steps that are left, or those until told to stop."""
+        """Take the remaining steps, or those until told to stop."""
         trainer, config = self._trainer, self._trainer.config.train
         while trainer.step < config.steps and not self._team.any(self._stop()):
             metrics = trainer.train_step()
@@ -80,61 +121,56 @@ class Loop:
                 self.save()
 
     def measure_profile(self, on_profile: Callable[[int], Callable[[int], None]]) -> None:
-        """A closer look at the finished model, whose profile the planner will use; then the run is finished too."""
+        """Measure the final model's loss profile for the planner, which finishes the run."""
         trainer, num_draws = self._trainer, final_draws(self._trainer)
         num_items = min(num_draws, trainer.num_eval_items)
         num_passes = math.ceil(num_draws / num_items)
-        on_batch = self._heeding_stop(on_profile(num_passes * num_items))
+        on_batch = self._checking_stop(on_profile(num_passes * num_items))
         with contextlib.suppress(Stopped):
             self._log_evaluation(trainer.evaluate(num_passes, num_items, on_batch=on_batch))
             trainer.finished = True
             self.save()
 
     def save(self) -> None:
-        """Save the state, which is there when all processes go on."""
+        """Save the state before any process goes on."""
         self._clock.seconds()
         save_state(self._trainer, self._folder)
         self._team.barrier()
         self._clock.begin_lap()
 
     def _train_metrics(self, metrics: dict[str, Tensor]) -> Metrics:
-        """Numbers of the last step; raises when the loss is no longer finite."""
+        """Metrics of the last step; raises when the loss is no longer finite."""
         values, step = {name: float(value) for name, value in metrics.items()}, self._trainer.step
         if not math.isfinite(values["bits"]):
-            raise not_finite(f"the loss is {values['bits']} at step {step}", self._folder)
+            raise non_finite_error(f"the loss is {values['bits']} at step {step}", self._folder)
         return {"step": step} | values | {"rate_factor": self._trainer.config.train.rate_factor(step - 1)}
 
     def _log_evaluation(self, evaluation: Metrics) -> None:
         self._log(evaluation | {"seconds": self._clock.seconds()})
         self._clock.begin_lap()
 
-    def _heeding_stop(self, advance: Callable[[int], None]) -> Callable[[int], None]:
-        """What is told of batches, and ends the evaluation that makes them when the run is to stop."""
+    def _checking_stop(self, advance: Callable[[int], None]) -> Callable[[int], None]:
+        """`advance` for the batches of an evaluation, raising `Stopped` when the run should stop."""
         batches = itertools.count(1)
 
         def on_batch(num_items: int) -> None:
             advance(num_items)
-            if next(batches) % self._team.size == 0 and self._team.any(self._stop()):  # a batch of each process later
+            has_turn = next(batches) % self._team.size == 0  # once per batch of every process
+            if has_turn and self._team.any(self._stop()):
                 raise Stopped
 
         return on_batch
 
 
-def unlogged(metrics: Metrics) -> Metrics:
-    """What takes the place of a log in all processes but the first."""
-    return metrics
-
-
 class Stopped(Exception):
-    """Raised within an evaluation that the user does not want to wait for."""
+    """Raised to end an evaluation that the user does not want to wait for."""
 
 
 def final_draws(trainer: Trainer) -> int:
-    """Held-out losses to measure for a profile to plan from, in at most about a tenth of the training's time.
+    """Held-out losses to measure for a profile to plan from, in about a tenth of the training's time at most.
 
-    Only the shortest trainings are followed by more, `MIN_OBSERVATIONS_PER_STAGE`. The limit is a number, as a
-    resumed run would not repeat one in seconds to the bit; a loss without its gradient takes a third of the time of one
-    in training.
+    Only after the shortest trainings `MIN_OBSERVATIONS_PER_STAGE` takes longer. A loss without its gradient takes a
+    third of the time; the limit is a count, because a resumed run could not repeat a limit in seconds exactly.
     """
     if not trainer.config.method.is_ardm:
         return trainer.num_eval_items  # it has no profile
@@ -145,7 +181,7 @@ def final_draws(trainer: Trainer) -> int:
 
 
 class Clock:
-    """Time spent on a run: in all, which the trainer keeps, and since a lap began."""
+    """Time spent on a run, in total (kept by the trainer) and in the current lap."""
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
@@ -153,16 +189,16 @@ class Clock:
         self.begin_lap()
 
     def seconds(self) -> float:
-        """All seconds of the run so far, evaluations and earlier processes included."""
+        """Seconds of the run so far, including evaluations and earlier processes."""
         self._trainer.seconds = self._before + time.perf_counter() - self._started
         return self._trainer.seconds
 
     def begin_lap(self) -> None:
-        """Begin a new lap, so that what came before does not count in its speed."""
+        """Begin a new lap, so that its speed excludes everything before."""
         self._lap_step, self._lap_started = self._trainer.step, time.perf_counter()
 
     def lap(self) -> Metrics:
-        """All seconds so far and the speed of the lap that ends here."""
+        """Seconds so far and the speed of the lap that ends here."""
         config, steps = self._trainer.config, self._trainer.step - self._lap_step
         variables = steps * config.train.batch_size * config.data.num_variables
         speed = variables / (time.perf_counter() - self._lap_started)
@@ -170,9 +206,9 @@ class Clock:
         return {"seconds": self.seconds(), "variables_per_second": speed}
 
 
-def prepare_folder(trainer: Trainer, folder: Path) -> None:
-    """The run's folder with its configuration, rid of what a killed run was writing."""
+def _prepare_folder(config: RunConfig, folder: Path) -> None:
+    """Write the configuration to the run's folder and remove what a killed run left."""
     folder.mkdir(parents=True, exist_ok=True)
     remove_leftovers(folder)
     with written_whole(folder / CONFIG_FILE) as temporary:
-        temporary.write_text(json.dumps(trainer.config.to_dict(), indent=2) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps(config.to_dict(), indent=2) + "\n", encoding="utf-8")

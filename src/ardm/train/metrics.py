@@ -1,4 +1,4 @@
-"""The numbers of a run: metrics.jsonl, and TensorBoard event files where TensorBoard is installed."""
+"""Metrics of a run: metrics.jsonl, and TensorBoard event files if TensorBoard is installed."""
 
 import itertools
 import json
@@ -17,18 +17,18 @@ METRICS_FILE = "metrics.jsonl"
 
 @contextmanager
 def metrics_log(folder: Path, first_step: int, *, is_evaluated: bool = True) -> Iterator[Callable[[Metrics], Metrics]]:
-    """A function that appends metrics, which must have a step, and returns them.
+    """A function that appends metrics, which must have a step, to the log and returns them.
 
-    What an earlier process logged after `first_step` is dropped: this one will do those steps again. Unless that step
-    is evaluated, so is its evaluation.
+    Metrics that an earlier process logged after `first_step` are dropped, since those steps are repeated; unless that
+    step `is_evaluated` already, so is its evaluation.
     """
     path = folder / METRICS_FILE
 
-    def is_done_again(metrics: Metrics) -> bool:
+    def is_repeated(metrics: Metrics) -> bool:
         step = _step_of(metrics)
         return step > first_step or (step == first_step and not is_evaluated and "bits" not in metrics)
 
-    drop_lines(path, is_done_again)
+    drop_lines(path, is_repeated)
     with _tensorboard(folder, first_step + 1) as board:
 
         def log(metrics: Metrics) -> Metrics:
@@ -40,8 +40,8 @@ def metrics_log(folder: Path, first_step: int, *, is_evaluated: bool = True) -> 
         yield log
 
 
-def put_metrics_aside(folder: Path) -> Path | None:
-    """Keep the metrics of a run of which nothing else is left under another name, if there are any."""
+def set_metrics_aside(folder: Path) -> Path | None:
+    """Rename the metrics of an earlier run, if there are any, and return their new path."""
     path = folder / METRICS_FILE
     if not path.exists() or path.stat().st_size == 0:
         return None
@@ -50,7 +50,7 @@ def put_metrics_aside(folder: Path) -> Path | None:
 
 
 def drop_lines(path: Path, is_dropped: Callable[[Metrics], bool]) -> None:
-    """Drop lines of a metrics file, and any that a kill or a full disk cut short."""
+    """Drop lines of a metrics file, including any that a kill or a full disk truncated."""
     if path.exists():
         lines = path.read_bytes().splitlines(keepends=True)
         kept = [line for line in lines if (metrics := _parsed(line)) is not None and not is_dropped(metrics)]
@@ -59,7 +59,7 @@ def drop_lines(path: Path, is_dropped: Callable[[Metrics], bool]) -> None:
 
 
 def _parsed(line: bytes) -> Metrics | None:
-    """The metrics of a line; None if it is not whole."""
+    """The metrics of a line; None if it is truncated."""
     try:
         metrics = json.loads(line)
     except ValueError:
@@ -74,14 +74,14 @@ def _step_of(metrics: Metrics) -> float:
 
 @contextmanager
 def _tensorboard(folder: Path, purge_step: int) -> Iterator[Callable[[Metrics], None]]:
-    """A function that gives metrics to TensorBoard; one that does nothing where it is not installed."""
+    """A function that gives metrics to TensorBoard, or does nothing if it is not installed."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         yield lambda metrics: None
         return
     name = f"TensorBoard's file in {folder}"
-    with _without_errors_of_threads():
+    with _without_thread_errors():
         with naming(name):
             writer = SummaryWriter(str(folder), purge_step=purge_step)
 
@@ -99,8 +99,8 @@ def _tensorboard(folder: Path, purge_step: int) -> Iterator[Callable[[Metrics], 
 
 
 @contextmanager
-def _without_errors_of_threads() -> Iterator[None]:
-    """TensorBoard writes in a thread, whose OSErrors Python would print; the next call raises them again."""
+def _without_thread_errors() -> Iterator[None]:
+    """A context that hides OSErrors of TensorBoard's writing thread; the next call raises them again."""
     before = threading.excepthook
 
     def hook(lost: threading.ExceptHookArgs) -> None:

@@ -1,13 +1,12 @@
-"""Training states on disk: the last one and the one before it, each whole.
+"""The folder of a run, and the training states in it: the last one and the previous one.
 
-A run's folder holds
-    config.json                  the resolved configuration
-    state.safetensors            the whole training state after some step, replaced as a whole
-    state.previous.safetensors   the one before it
-    state.damaged.safetensors    one that could not be read, if there was any
-    model.safetensors            the averaged weights alone, for evaluation
-    metrics.jsonl                see `metrics`
-    data.txt                     where the data lay, for `ardm export`
+config.json                  the resolved configuration
+state.safetensors            the training state after some step, replaced atomically
+state.previous.safetensors   the previous one
+state.damaged.safetensors    one that could not be read, if any
+model.safetensors            the averaged weights alone, for evaluation
+metrics.jsonl                see `metrics`
+data.txt                     the path of the data, for `ardm export`
 """
 
 import json
@@ -30,35 +29,29 @@ STATE_FILE = "state.safetensors"
 PREVIOUS_STATE_FILE = "state.previous.safetensors"
 DAMAGED_STATE_FILE = "state.damaged.safetensors"
 KIND = "training state"
-FILES_OF_A_RUN = {
-    CONFIG_FILE,
-    DATA_FILE,
-    STATE_FILE,
-    PREVIOUS_STATE_FILE,
-    DAMAGED_STATE_FILE,
-    MODEL_FILE,
-    METRICS_FILE,
-}
+LOSABLE_FILES = {STATE_FILE, PREVIOUS_STATE_FILE, MODEL_FILE}
+"""Files that a new run would overwrite."""
+RUN_FILES = LOSABLE_FILES | {CONFIG_FILE, DATA_FILE, DAMAGED_STATE_FILE, METRICS_FILE}
 
 CHANGEABLE_FIELDS = {"steps", "eval_every", "checkpoint_every", "log_every", "num_shards"}
-"""Fields of the configuration that a resumed run may change; with other shards its draws are others from then on."""
+"""Fields of the configuration that a resumed run may change; with other shards it uses different random draws."""
 FIELD_WORDS = {"name": "method", "num_steps": "number of diffusion steps", "num_variables": "item length"}
-"""What fields are called where their names alone say too little."""
+"""Clearer words for some fields."""
 
 
-def holds_a_run(folder: Path) -> bool:
-    """Whether there is anything in a folder that a new run would overwrite."""
-    return any((folder / name).exists() for name in (STATE_FILE, PREVIOUS_STATE_FILE, MODEL_FILE))
+def has_run(folder: Path) -> bool:
+    """Whether a folder has files that a new run would overwrite."""
+    return any((folder / name).exists() for name in LOSABLE_FILES)
 
 
-def holds_other_files(folder: Path) -> bool:
-    """Whether there are files in a folder, but none of a run."""
+def has_foreign_files(folder: Path) -> bool:
+    """Whether a folder has files, but none of a run."""
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    return any(not name.startswith(".") for name in names) and not names & FILES_OF_A_RUN
+    return any(not name.startswith(".") for name in names) and not names & RUN_FILES
 
 
 def read_config(folder: Path) -> RunConfig | None:
-    """The configuration of the run in a folder, if there is one."""
+    """The configuration of the run in a folder; None if there is no run."""
     path = folder / CONFIG_FILE
     if not path.exists():
         return None
@@ -69,24 +62,24 @@ def read_config(folder: Path) -> RunConfig | None:
 
 
 def write_data_path(folder: Path, data: Path) -> None:
-    """Remember where a run's data lies."""
+    """Record the path of a run's data in its folder."""
     with written_whole(folder / DATA_FILE) as temporary:
         temporary.write_text(f"{data.absolute()}\n", encoding="utf-8")
 
 
 def read_data_path(folder: Path) -> Path | None:
-    """Where the data of the run in a folder lay, if it was remembered."""
+    """The recorded path of a run's data, if any."""
     path = folder / DATA_FILE
     return Path(path.read_text(encoding="utf-8").rstrip("\n")) if path.is_file() else None
 
 
 def save_state(trainer: Trainer, folder: Path) -> None:
-    """Write the training state and the averaged model; weights that are not finite are refused.
+    """Write the training state and the averaged model, unless weights are not finite.
 
-    All processes of a team take part, and the first one writes.
+    All processes of a team must call it; the first one writes.
     """
     if not trainer.is_finite():
-        raise not_finite(f"the weights are no longer finite at step {trainer.step}", folder)
+        raise non_finite_error(f"the weights are no longer finite at step {trainer.step}", folder)
     tensors, trained = trainer.state_tensors(), trainer.trained_model()
     if not trainer.runtime.team.is_first:
         return
@@ -104,24 +97,24 @@ def save_state(trainer: Trainer, folder: Path) -> None:
     save_model(folder / MODEL_FILE, trained)
 
 
-def not_finite(what: str, folder: Path) -> ArdmError:
-    """What ends a run whose numbers are no numbers any more."""
-    kept = "the last good state is kept" if holds_a_run(folder) else "nothing had been saved before"
-    return ArdmError(f"{what}; {kept}. Start again with a lower learning rate")
+def non_finite_error(problem: str, folder: Path) -> ArdmError:
+    """The error that ends a run after a non-finite value."""
+    kept = "the last good state is kept" if has_run(folder) else "nothing had been saved before"
+    return ArdmError(f"{problem}; {kept}. Start again with a lower learning rate")
 
 
 def restore_state(trainer: Trainer, folder: Path) -> str | None:
-    """Continue from the last training state in a run's folder, or from the one before it if that is damaged.
+    """Continue from the last training state in a folder, or from the previous one if the last is damaged.
 
-    Returns a line to say in that case.
+    Returns a line about the damage, if any.
     """
     team, damage = trainer.runtime.team, None
     if team.is_first:
         tensors, description, damage = _read_newest(folder)
-    team.barrier()  # until then a good state may be on its way to its place
+    team.barrier()  # the first process may move a good state into place
     if not team.is_first:
         tensors, description = read_tensors(folder / STATE_FILE, KIND)
-    saved = RunConfig.from_dict(description["config"])  # with the defaults of fields that are newer than the run
+    saved = RunConfig.from_dict(description["config"])  # adds fields newer than the run
     changed = changed_fields(saved.to_dict(), trainer.config.to_dict())
     if changed:
         words = ", ".join(FIELD_WORDS.get(name, name.replace("_", " ")) for name in changed)
@@ -140,7 +133,7 @@ def restore_state(trainer: Trainer, folder: Path) -> str | None:
 
 
 def changed_fields(old: Any, new: Any, name: str = "") -> list[str]:
-    """Names of the fields of a configuration that differ, apart from those a resumed run may change."""
+    """Names of the fields in which two configurations differ, except those that a resumed run may change."""
     if isinstance(old, dict) and isinstance(new, dict):
         names = sorted(old.keys() | new.keys())
         return [field for n in names for field in changed_fields(old.get(n), new.get(n), n)]
@@ -148,7 +141,10 @@ def changed_fields(old: Any, new: Any, name: str = "") -> list[str]:
 
 
 def _read_newest(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], str | None]:
-    """The last good state in a folder, which takes the place of a damaged one, and a line that says so."""
+    """The tensors and description of the last good state in a folder, and a line about damage.
+
+    A good state replaces a damaged one.
+    """
     newest, previous = folder / STATE_FILE, folder / PREVIOUS_STATE_FILE
     if not newest.exists() and not previous.exists():
         raise CheckpointError(
@@ -170,12 +166,12 @@ def _read_newest(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], str |
         ) from None
     if newest.exists():
         newest.replace(folder / DAMAGED_STATE_FILE)
-    previous.replace(newest)  # else the next save would keep the damaged one and lose the good one
-    return tensors, description, f"{damage}; the state before it is used, of step {description['step']}"
+    previous.replace(newest)  # otherwise the next save would lose the good one
+    return tensors, description, f"{damage}; the previous state is used, of step {description['step']}"
 
 
 def _keep_previous(state: Path, previous: Path) -> None:
-    """Give the present state a second name, without a moment in which neither is whole."""
+    """Keep the current state under a second name; one of the two is intact at any time."""
     with written_whole(previous) as temporary:
         try:
             temporary.hardlink_to(state)

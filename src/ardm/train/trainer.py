@@ -24,7 +24,7 @@ from ardm.baselines.methods import Baseline, score
 from ardm.build import build_model
 from ardm.checkpoint import AnyTrained, TrainedBaseline, TrainedModel, profile_from_tensors, profile_tensors
 from ardm.config import RunConfig
-from ardm.data.corpus import Corpus, Sampler, compact_tensor
+from ardm.data.corpus import Corpus, Sampler, compact_tensor, spread
 from ardm.data.packed.sampler import AHEAD, StreamSampler
 from ardm.errors import UsageError
 from ardm.likelihood import Bound, Estimate, bound
@@ -291,11 +291,6 @@ def check_team(config: RunConfig, team: Team) -> None:
             f"{team.size} processes cannot share a batch evenly whose --shards are {config.train.num_shards}: give "
             f"--shards {team.size}, or a multiple of it"
         )
-
-
-def spread(count: int, total: int) -> list[int]:
-    """So many positions of all, evenly apart."""
-    return [i * total // count for i in range(count)]
 
 
 def named_rank(config: RunConfig, device: torch.device) -> Int[Tensor, "D"] | None:

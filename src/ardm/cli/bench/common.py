@@ -8,10 +8,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from ardm.cli.common import OutputPath, hardware, require_positive
-from ardm.cli.train import PresetName
 from ardm.errors import UsageError
-from ardm.runtime.files import check_writable
-from ardm.runtime.output import to_json, write_output
+from ardm.presets import PRESETS, PresetName
+from ardm.runtime.files import check_writable, to_json, write_output
 
 if TYPE_CHECKING:
     import torch
@@ -122,8 +121,6 @@ class OfPresets(OnDevice):
 
     def changed(self, preset: str) -> "RunConfig":
         """A preset's configuration as the flags change it."""
-        from ardm.presets import PRESETS
-
         config = PRESETS[preset]()
         if self.batch_size is not None:
             config = replace(config, train=replace(config.train, batch_size=self.batch_size))

@@ -6,7 +6,7 @@ from typing import Any
 
 from ardm.cli.bench.common import OfPresets, require_finite
 from ardm.cli.common import require_positive
-from ardm.cli.train import PresetName
+from ardm.presets import PRESETS, PresetName
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,10 +25,10 @@ class BenchData(OfPresets):
         require_positive(needed=self.needed)
         require_finite(needed=self.needed)
         from ardm.apps.bench.loading import loader_header, loader_line, time_loader
+        from ardm.data.packed.description import open_pack
         from ardm.media import load_corpus
-        from ardm.media.packed import packed_name
 
-        own = self.preset_named(packed_name(self.data))
+        own = self.preset_named(open_pack(self.data).about.name)
         configs, runtime = self.configurations() if self.presets else [self.changed(own)], self.runtime()
         for config in configs:
             load_corpus(config.data, self.data)  # what does not fit is told before the first one is timed
@@ -37,7 +37,5 @@ class BenchData(OfPresets):
 
     def preset_named(self, name: str) -> str:
         """The preset of a name, on a CPU the smaller one if there are two."""
-        from ardm.presets import PRESETS
-
         small = f"{name}-small"
         return small if self.place().type == "cpu" and small in PRESETS else name

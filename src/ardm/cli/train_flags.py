@@ -1,0 +1,144 @@
+"""Flags of `ardm train`: the fields of a run's configuration, with the values that the other arguments imply."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, make_dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+
+import tyro
+
+from ardm.config import MIXTURE_NAMES, MethodConfig, MethodName, RunConfig
+from ardm.errors import UsageError
+from ardm.presets import PRESETS, parametrization_with
+
+if TYPE_CHECKING:
+    from ardm.checkpoint import TrainedModel
+
+SWITCHES = ("--resume", "--train-on-all", "--no-compile", "--fsdp", "--debug")
+"""Flags without a value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """What a run starts from, before the flags change it."""
+
+    config: RunConfig
+    is_new: bool = True
+    initial: "TrainedModel | None" = None
+    """The model of --init."""
+
+
+def start_of(preset: str, arguments: Sequence[str]) -> Start:
+    """The preset, the run to be resumed or the model of --init, as --base and --method change it."""
+    start = _saved_or_preset(preset, arguments)
+    config, base = start.config, value_of("--base", arguments)
+    method: Any = value_of("--method", arguments)
+    try:
+        if base.lstrip("+-").isdecimal():
+            parametrization = parametrization_with(int(base), preset, config.depth.parametrization)
+            config = replace(config, depth=replace(config.depth, base=int(base), parametrization=parametrization))
+        if method in get_args(MethodName) and not MethodConfig(name=method).has_cross_entropy:
+            config = replace(config, train=replace(config.train, cross_entropy_weight=0.0))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    return replace(start, config=config)
+
+
+def _saved_or_preset(preset: str, arguments: Sequence[str]) -> Start:
+    out, init = value_of("--out", arguments), value_of("--init", arguments)
+    if "--resume" in arguments and out:
+        from ardm.train.run_folder import read_config
+
+        if (saved := read_config(Path(out))) is not None:
+            if saved.preset != preset:
+                raise UsageError(f"{out} holds a run of the preset {saved.preset}, not of {preset}")
+            return Start(config=saved, is_new=False)
+    config = PRESETS[preset]()
+    if init in ("", "None"):
+        return Start(config=config)
+    from ardm.checkpoint import load_model
+
+    initial = load_model(init)
+    try:
+        config = replace(config, network=initial.config.network, depth=initial.config.depth)
+    except ValueError as error:
+        raise UsageError(f"{init} cannot be started from with the preset {preset}: {error}") from None
+    return Start(config=config, initial=initial)
+
+
+def preset_in(arguments: Sequence[str]) -> str | None:
+    """The preset that the arguments name; None if there is none."""
+    previous = ""
+    for word in arguments:
+        is_value = previous.startswith("--") and "=" not in previous and flag_in(previous) not in SWITCHES
+        if word in PRESETS and not is_value:
+            return word
+        previous = word
+    return None
+
+
+def value_of(flag: str, arguments: Sequence[str]) -> str:
+    """The last value given for a flag; an empty string if there is none."""
+    found = ""
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if flag_in(word) == flag:
+            found = word.partition("=")[2] if "=" in word else following
+    return found
+
+
+def flag_in(word: str) -> str:
+    """The flag of an argument such as --flag=value; underscores are hyphens."""
+    return word.partition("=")[0].replace("_", "-")
+
+
+def check_together(config: RunConfig, arguments: Sequence[str]) -> None:
+    """A usage error for a flag that has no effect with the others."""
+    given = {*map(flag_in, arguments)}
+    has_order = config.train.order is not None or "--resume" in given
+    needs_order = "is for a run that trains for an order: give --order too"
+    conditions = {
+        "--order-fraction": (has_order, needs_order),
+        "--order-share": (has_order, needs_order),
+        "--cross-entropy-weight": (
+            config.method.has_cross_entropy,
+            f"must be left out: the method {config.method.name} has no cross-entropy beside its bits",
+        ),
+        "--diffusion-steps": (
+            config.method.is_diffusion,
+            "is for D3PMs: give --method d3pm-absorbing, d3pm-uniform or d3pm-gaussian",
+        ),
+        "--min-log-scale": (
+            config.depth.parametrization in MIXTURE_NAMES,
+            "is for mixtures of logistics (sound without --base)",
+        ),
+    }
+    for flag, (has_effect, reason) in conditions.items():
+        if flag in given and not has_effect:
+            raise UsageError(f"{flag} {reason}")
+
+
+def config_of_all_presets() -> type[RunConfig]:
+    """A configuration with the fields of all presets, for help: it says which data or networks have them.
+
+    Where presets differ, it says so instead of a default.
+    """
+    configs = [make() for make in PRESETS.values()]
+    parts: list[Any] = [("preset", tyro.conf.Suppress[str], "")]
+    for name in ("data", "network", "train", "depth", "method"):
+        part = _merged(name, [getattr(config, name) for config in configs])
+        parts.append((name, part, field(default=tyro.MISSING_NONPROP)))
+    return make_dataclass("AnyConfig", parts, bases=(RunConfig,), frozen=True, kw_only=True)
+
+
+def _merged(name: str, parts: Sequence[Any]) -> type:
+    classes: list[Any] = list(dict.fromkeys(map(type, parts)))
+    hints = {name: hint for cls in reversed(classes) for name, hint in get_type_hints(cls, include_extras=True).items()}
+    merged: list[Any] = []
+    for member in dict.fromkeys(member.name for cls in classes for member in fields(cls)):
+        values = [getattr(part, member) for part in parts if member in part.__dataclass_fields__]
+        owners = [cls for cls in classes if member in cls.__dataclass_fields__]
+        kinds = "" if owners == classes else ", ".join(vars(cls).get("medium") or cls.kind for cls in owners) + "; "
+        default = "{}" if values.count(values[0]) == len(values) else "the preset's"
+        hint = tyro.conf.arg(help_behavior_hint=f"({kinds}default: {default})".format)
+        merged.append((member, Annotated[hints[member], hint], values[0]))
+    return make_dataclass(name, merged, bases=tuple(classes), frozen=True, kw_only=True)
