@@ -1,4 +1,4 @@
-"""From a run to an exact model on the command line, and what such a model is good for."""
+"""Export of a run as an exact model on the command line, and uses of that model."""
 
 import json
 import shutil
@@ -92,7 +92,7 @@ def test_coded_bits_are_those_of_the_exact_network(run):
     assert torch.equal(decoded, x)
 
 
-def test_schedules_rise_to_one_call_a_variable(run):
+def test_schedules_rise_to_one_call_per_variable(run):
     losses = planning_losses(load_model(run / "run"))
     for num_calls, expected in [
         (8, [5, 8, 10, 20, 30, 32]),
@@ -163,7 +163,7 @@ def test_an_export_takes_the_schedules_that_code_best():
     assert exact.coding.schedules == families[int(np.argmin(measured))]
 
 
-def test_bytes_reach_as_far_as_is_best_for_the_bits():
+def test_the_clip_with_the_fewest_bits_is_chosen():
     trained = trained_model("upscaled images")
     x = random_items(trained.model, 8, torch.Generator().manual_seed(0))
 

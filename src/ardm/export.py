@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
@@ -24,7 +24,7 @@ from ardm.exact.outputs import OutputUnits
 from ardm.exact.quantise import calibrate, quantise
 from ardm.likelihood import bound
 from ardm.model import ARDM
-from ardm.objective import Corrupted, sample_corruption
+from ardm.objective import sample_corruption
 from ardm.planner import plan
 from ardm.profile import LossArray
 from ardm.schedule import Schedule, cosine_schedule, full_schedule, uniform_schedule
@@ -147,7 +147,8 @@ def exact_network(
     Bits are measured on the same items with the same draws for every clip; a single one is not measured.
     """
     model = trained.model
-    ranges = calibrate(model, corruptions(model, calibration, generator))
+    batches = (sample_corruption(model.depth, x, generator) for x in calibration.split(CALIBRATION_BATCH))
+    ranges = calibrate(model, batches)
     units = OutputUnits.of(model.parametrization)
 
     def rounded(clip: float) -> ExactNetwork:
@@ -162,12 +163,6 @@ def exact_network(
         return bound(exact, calibration, draws, num_passes=CLIP_PASSES, batch_size=CALIBRATION_BATCH).bits_per_dim
 
     return min(map(rounded, clips), key=bits) if len(clips) > 1 else rounded(clips[0])
-
-
-def corruptions(model: ARDM, items: Int[Tensor, "N D"], generator: torch.Generator) -> Iterator[Corrupted]:
-    """The items at random steps, in batches."""
-    for x in items.split(CALIBRATION_BATCH):
-        yield sample_corruption(model.depth, x, generator)
 
 
 def make_test(model: ARDM, core: torch.nn.Module, items: Int[Tensor, "N D"], generator: torch.Generator) -> SelfTest:

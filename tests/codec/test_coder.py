@@ -64,7 +64,7 @@ def encoded(groups, check=0xBEEF):
 
 
 def decoded(payload, groups):
-    """The symbols of each group of a payload, and its reader."""
+    """The symbols of each group of a payload, and its decoder."""
     streams = Streams([payload], [sum(len(weights) for _, weights in groups)])
     bounds = (np.array([[0, len(weights)]]) for _, weights in groups)
     reads = (streams.read(torch.from_numpy(w), own, np.array([0])) for (_, w), own in zip(groups, bounds, strict=True))
@@ -140,7 +140,7 @@ def test_payloads_never_change():
 
 
 def extra_bits(width, spread):
-    """What 200 payloads of 60 likely symbols cost above their weights."""
+    """The bits of 200 payloads of 60 likely symbols above those of their weights."""
     rng = np.random.default_rng(2)
     extra = []
     for _ in range(200):
@@ -153,7 +153,7 @@ def extra_bits(width, spread):
 
 @pytest.mark.parametrize(("width", "spread"), [(2, 100), (4, 150), (27, 200), (256, 200)])
 def test_a_payload_costs_19_bits_above_its_weights_on_average(width, spread):
-    """Not quite 15 for the check and 4 for whole bytes."""
+    """Nearly 15 for the check and 4 for whole bytes."""
     extra = extra_bits(width, spread)
     assert extra.mean() < 19.5
     assert extra.max() < 24.5
@@ -165,7 +165,7 @@ def test_the_number_of_the_last_symbols_saves_about_5_bits(monkeypatch):
     assert 4 < extra_bits(27, 200).mean() - with_number < 6
 
 
-def test_wrong_use_is_refused():
+def test_invalid_arguments_are_rejected():
     with pytest.raises(ValueError, match="the check must lie in 0..65535, got 65536"):
         Encoder().finish(1 << 16)
     with pytest.raises(ValueError, match="a symbol without weight cannot be coded"):

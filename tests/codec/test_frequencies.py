@@ -1,4 +1,4 @@
-"""Integer weights against their written rule in Python's own integers, and against the distributions they stand for."""
+"""Integer weights against their rule in Python's unbounded integers, and against the distributions they approximate."""
 
 import hashlib
 import itertools
@@ -49,7 +49,7 @@ def exponentials(logits):
 
 
 def softmax_row(logits, first=0, count=None, width=None):
-    """A row by the compiled loop, which tensor operations and the kernel for GPUs must give as well."""
+    """A row of weights by the compiled loop, equal to those of tensor operations and of the GPU kernel."""
     count = len(logits) if count is None else count
     arrays, width = (np.array([logits], np.int32), np.array([first]), np.array([count])), width or len(logits)
     rows = softmax_weights(*arrays, width)

@@ -1,4 +1,4 @@
-"""The kernels that read payloads pass the test that decides on their use, and wrong ones do not."""
+"""The codec's GPU kernels pass the test that decides on their use, and faulty ones do not."""
 
 import pytest
 import torch
@@ -16,23 +16,23 @@ def test_kernels_pass_their_test(width):
     assert gpu_streams.kernels_pass_test(DEVICE, width)
 
 
-def weigh_wrongly(outputs, first, count, width, table):
-    """Rows beyond the first tile, or short ones, are others than they should be."""
+def wrong_weights(outputs, first, count, width, table):
+    """Weights with an error in a short row, or else in the last row."""
     weights = gpu_kernels.softmax_weights(outputs, first, count, width, table)
     rows = (count < width).nonzero() if (count < width).any() else torch.tensor([[len(weights) - 1]])
     weights[rows[0, 0]] = weights[rows[0, 0]].flip(0)
     return weights
 
 
-def read_wrongly(*arguments):
-    """One symbol is another."""
+def wrong_symbols(*arguments):
+    """Symbols with one error."""
     symbols = gpu_kernels.read(*arguments)
     symbols[40] ^= 1
     return symbols
 
 
-@pytest.mark.parametrize(("name", "wrong"), [("softmax_weights", weigh_wrongly), ("read", read_wrongly)])
-def test_wrong_kernels_do_not(name, wrong, monkeypatch):
+@pytest.mark.parametrize(("name", "wrong"), [("softmax_weights", wrong_weights), ("read", wrong_symbols)])
+def test_faulty_kernels_do_not(name, wrong, monkeypatch):
     class Kernels:
         TILE = gpu_kernels.TILE
         softmax_weights, read = staticmethod(gpu_kernels.softmax_weights), staticmethod(gpu_kernels.read)
@@ -44,39 +44,39 @@ def test_wrong_kernels_do_not(name, wrong, monkeypatch):
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    """What the test of kernels is asked for; it passes, unless a width is odd, and breaks down if it is 13."""
-    asked = []
+def calls(monkeypatch):
+    """The arguments of calls of the kernels' test, which passes for even widths and raises an error for 13."""
+    calls = []
 
     def test(device, width):
-        asked.append((device, width))
+        calls.append((device, width))
         if width == 13:
             raise RuntimeError("no such\nkernel")
         return width % 2 == 0
 
     gpu._pass_test.cache_clear()
     monkeypatch.setattr(gpu_streams, "kernels_pass_test", test)
-    yield asked
+    yield calls
     gpu._pass_test.cache_clear()
 
 
-def test_kernels_are_used_if_they_pass(asked):
+def test_kernels_are_used_if_they_pass(calls):
     assert gpu.has_kernels(CUDA, 4)
     assert gpu.has_kernels(CUDA, 4)
-    assert asked == [(CUDA, 4)]
+    assert calls == [(CUDA, 4)]
     with pytest.warns(UserWarning, match="rows of 27 symbols on cuda are not used .their results differ from a CPU.s"):
         assert not gpu.has_kernels(CUDA, 27)
     with pytest.warns(UserWarning, match="rows of 13 symbols on cuda are not used .RuntimeError: no such kernel"):
         assert not gpu.has_kernels(CUDA, 13)
 
 
-def test_a_cpu_and_wide_rows_have_none(asked):
+def test_a_cpu_and_wide_rows_have_none(calls):
     assert not gpu.has_kernels(torch.device("cpu"), 4)
     assert not gpu.has_kernels(CUDA, 2 * gpu.MAX_WIDTH)
-    assert not asked
+    assert not calls
 
 
-def test_the_reader_of_a_device(monkeypatch):
+def test_the_decoder_for_a_device(monkeypatch):
     assert type(gpu.streams_for([b"a"], [1], torch.device("cpu"), 4)) is Streams
     monkeypatch.setattr(gpu, "has_kernels", lambda device, width: True)
     assert type(gpu.streams_for([b"a"], [1], DEVICE, 4)) is gpu_streams.GpuStreams

@@ -1,4 +1,4 @@
-"""Items through the codec with a network that hashes all that it sees, so that no leak and no slip goes unnoticed."""
+"""Items through the codec with a network whose outputs hash all its inputs, so that no leak or slip goes unnoticed."""
 
 from dataclasses import dataclass, field, replace
 
@@ -72,7 +72,7 @@ def drawn_schedule(data, num_stages, num_variables):
     st.integers(0, 4),
 )
 @settings(max_examples=150)
-def test_items_come_back_whatever_is_given_or_absent_and_however_they_are_batched(data, name, shape, order, num_items):
+def test_items_come_back_for_any_masks_and_batches(data, name, shape, order, num_items):
     parametrization = PARAMETRIZATIONS[name]
     num_variables = int(np.prod(shape))
     schedule = drawn_schedule(data, parametrization.depth.num_stages, num_variables)
@@ -105,14 +105,14 @@ def test_items_come_back_whatever_is_given_or_absent_and_however_they_are_batche
         (9, 1, 1, 1),
     ],
 )
-def test_a_gpu_has_several_batches_at_a_time(num_rows, batch_size, on_a_gpu, on_a_cpu):
+def test_batches_of_a_gpu_share_the_batch_size(num_rows, batch_size, on_a_gpu, on_a_cpu):
     assert rows_per_batch(num_rows, batch_size, torch.device("cuda")) == on_a_gpu
     assert rows_per_batch(num_rows, batch_size, torch.device("cpu")) >= min(num_rows, on_a_cpu)
 
 
 @pytest.mark.parametrize("name", ["nibbles", sorted(PARAMETRIZATIONS)[0]])
 def test_threads_do_not_change_a_payload(name, monkeypatch):
-    """As on a GPU, where several batches are under way at a time."""
+    """As on a GPU, where several batches run at a time."""
     codec = codec_for(PARAMETRIZATIONS[name], (13,))
     x = torch.randint(0, PARAMETRIZATIONS[name].depth.num_classes, (20, 13))
     payloads = codec.encode(Items.of(x))
@@ -129,7 +129,7 @@ def test_threads_do_not_change_a_payload(name, monkeypatch):
 
 @pytest.mark.parametrize("name", sorted(PARAMETRIZATIONS))
 def test_the_kernels_for_gpus_code_what_a_cpu_does(name, generator, monkeypatch):
-    """Items of different plans, and bundles; one payload is damaged. What is no softmax is left to a CPU."""
+    """Items of different plans, and bundles; one payload is damaged. The CPU reads rows that are not a softmax."""
     pytest.importorskip("triton")
     parametrization = PARAMETRIZATIONS[name]
     x, kinds = (
@@ -178,7 +178,7 @@ def test_symbols_stand_for_every_child_of_every_parent(name):
 
 @pytest.mark.parametrize("name", ["classes", "siblings", "siblings of any kind", "digits", "bits"])
 def test_measured_bits_are_those_of_the_float_model(name):
-    """The weights of each child against the parametrization in float64 of the same logits."""
+    """The weights of each child against the parametrization in float64 for the same logits."""
     parametrization = PARAMETRIZATIONS[name]
     network, depth = HashNetwork(num_outputs=parametrization.num_outputs, spread=150), parametrization.depth
     codec = codec_for(parametrization, (30,), schedule=full_schedule(30, num_stages=depth.num_stages), network=network)
@@ -199,7 +199,7 @@ def test_measured_bits_are_those_of_the_float_model(name):
 
 @dataclass
 class Spy:
-    """A network that keeps what it is shown."""
+    """A network that records its inputs."""
 
     network: HashNetwork
     calls: list = field(default_factory=list)
@@ -209,7 +209,7 @@ class Spy:
         return self.network.integers(inputs, mask, stage, t, where)
 
 
-def rows_seen(spy):
+def recorded_rows(spy):
     """Every row of every call without the padding of `where`, sorted."""
     rows = []
     for call in spy.calls:
@@ -217,7 +217,7 @@ def rows_seen(spy):
     return sorted(rows)
 
 
-def test_what_the_network_is_shown():
+def test_inputs_of_the_network():
     """Base 2 of 4 classes, raster order; variable 1 is given, 4 is absent."""
     parametrization = DirectParametrization(BaseDepthMap(4, 2))
     spy = Spy(HashNetwork(num_outputs=4))
@@ -234,11 +234,11 @@ def test_what_the_network_is_shown():
         ((2, 2, 0, 2, 0, 2), (0, 1, 0, 0, 0, 0), (1,), (1,)),
         ((3, 2, 0, 2, 0, 2), (1, 1, 0, 0, 0, 0), (1,), (2,)),
     ]
-    assert rows_seen(spy) == sorted(expected)
+    assert recorded_rows(spy) == sorted(expected)
     assert [call[4].tolist() for call in spy.calls] == [[[0, 0, 0], [2, 3, 0], [5, 0, 0], [0, 0, 0], [2, 3, 5]]]
     spy.calls.clear()
     codec.decode(payloads, known=items)
-    assert rows_seen(spy) == sorted(expected)
+    assert recorded_rows(spy) == sorted(expected)
     assert [call[4].tolist() for call in spy.calls] == [[[0]], [[2, 3]], [[5]], [[0]], [[2, 3, 5]]]
 
 
@@ -309,7 +309,7 @@ def test_mutated_payloads_never_decode_to_other_data():
         assert i in damaged or is_true
 
 
-def test_another_context_does_not_decode():
+def test_other_given_values_are_detected():
     codec = codec_for(PARAMETRIZATIONS["classes"], (30,))
     x = torch.randint(0, 7, (1, 30), generator=torch.Generator().manual_seed(0))
     items = Items.of(x, given=torch.arange(30)[None] < 5)
@@ -328,7 +328,7 @@ def test_payloads_of_items_never_change():
     assert payload.hex() == ("e890f6fd6f145d3164203168f00afe85f59ef73fbecf00e5662eff5dfc8707602720478363b7ff9957e10f")
 
 
-def test_wrong_use_is_refused():
+def test_invalid_arguments_are_rejected():
     codec, x, payloads = some_payloads()
     nothing = torch.zeros_like(x, dtype=torch.bool)
     with pytest.raises(ValueError, match=r"values must lie in 0..26, got 0..27"):

@@ -1,4 +1,4 @@
-"""Streams in step against the `constriction` library's reader, one stream at a time: the same symbols, or damage."""
+"""Streams read together against the `constriction` decoder, one stream at a time: the same symbols, or damage."""
 
 import constriction
 import numpy as np
@@ -56,7 +56,7 @@ class LibraryDecoder:
 
 
 def expected(payload, groups):
-    """The symbols of each group and the check, None where there is damage; no more groups after the first of those."""
+    """The symbols of each group and the check; None at the first damage, and nothing after it."""
     if not payload or payload[-1] == 0:
         return [None]
     decoder, found = LibraryDecoder(payload, sum(len(weights) for _, weights in groups)), []
@@ -68,9 +68,9 @@ def expected(payload, groups):
 
 
 def read_in_step(payloads, groups_of, num_together, device=None):
-    """What `expected` gives, for each stream; each turn has up to so many groups of each stream.
+    """The results of `expected` for each stream, from turns of up to `num_together` groups of each stream.
 
-    On a device, by the reader for GPUs.
+    On a device, by the decoder for GPUs.
     """
     num_symbols = [sum(len(weights) for _, weights in groups) for groups in groups_of]
     streams = Streams(payloads, num_symbols) if device is None else GpuStreams(payloads, num_symbols, device)
@@ -177,7 +177,7 @@ def test_truncated_and_extended_payloads_are_found():
     assert checks.count(None) > 0.9 * len(checks)
 
 
-def test_what_is_wrong_is_said():
+def test_errors_of_damaged_streams():
     groups = random_groups(np.random.default_rng(4), [30], [27], 27)
     unlikely = [(np.zeros(40, int), np.array([[1, TOTAL_WEIGHT - 1]] * 40, np.int32))]
     cases = [(payload, groups, "the payload is empty or ends in a zero byte") for payload in (b"", b"\0", b"abc\0")]
@@ -200,7 +200,7 @@ def test_what_is_wrong_is_said():
 )
 @settings(max_examples=20)
 def test_a_gpu_reads_what_a_cpu_reads(seed, sizes, width, num_together):
-    """Damaged streams too, up to where it is found: at their end."""
+    """Also of damaged streams, whose damage is found at their end."""
     rng = np.random.default_rng(seed)
     groups_of = [random_groups(rng, own, [width], width) for own in sizes]
     payloads = [encoded(groups, int(rng.integers(2**16))) for groups in groups_of]
@@ -210,7 +210,7 @@ def test_a_gpu_reads_what_a_cpu_reads(seed, sizes, width, num_together):
 
 
 @NEEDS_TRITON
-def test_a_gpu_says_what_is_wrong():
+def test_errors_of_damaged_streams_on_a_gpu():
     unlikely = (np.zeros(40, int), np.array([[1, TOTAL_WEIGHT - 1]] * 40, np.int32))
     payloads, groups_of = [b"", encoded([unlikely], 7), b"\1", b"\xff" * 100], [[unlikely]] * 4
     found, damaged = read_in_step(payloads, groups_of, 1, DEVICE)
@@ -221,6 +221,6 @@ def test_a_gpu_says_what_is_wrong():
     assert all(message in damaged[stream] for stream, message in messages.items())
 
 
-def test_wrong_use_is_refused():
+def test_invalid_arguments_are_rejected():
     with pytest.raises(ValueError, match="expected 2 payloads, got 1"):
         Streams([b"a"], [1, 1])

@@ -1,4 +1,4 @@
-"""Windows over arrays: each place is coded once, and what a window is given has been decoded before."""
+"""Windows over arrays: each place is coded once, and the given places of a window have been decoded before."""
 
 import numpy as np
 import pytest

@@ -42,7 +42,7 @@ CONFIGS = {
 
 
 def trained_model(kind: str) -> TrainedModel:
-    """A model with weights that are not those of initialisation, where residual outputs and heads are zero."""
+    """A model with random weights; at initialisation residual outputs and heads would be zero."""
     config, num_classes = CONFIGS[kind]
     torch.manual_seed(3)
     model = build_ardm(config, num_classes)
@@ -157,7 +157,7 @@ def test_results_do_not_depend_on_operations_batch_or_threads(kind, generator):
 @pytest.mark.parametrize("kind", ["text", "deep-text", "mixed", "staged", "wavenet", "wavenet-silence"])
 @pytest.mark.parametrize("name", list(available_operations(CPU)))
 def test_some_variables_are_those_of_all(kind, name, generator):
-    """The last block is computed for no more than the wanted variables see, the ends of an item included."""
+    """The last block may compute only the rows in the requested variables' kernels, also at the ends of an item."""
     model, network = tiny_exact(kind).model, tiny_exact(kind).exact.network
     inputs, mask, stage, *_ = call_arguments(model, 5, generator)
     everything = torch.arange(model.num_variables).expand(5, -1)
@@ -237,7 +237,7 @@ def test_a_bound_that_fails_names_the_layer(kind, layer, reason, generator):
         check_bounds(network.core)
 
 
-def test_operations_that_fail_the_self_test_are_passed_over(generator, monkeypatch):
+def test_backends_that_fail_the_self_test_are_skipped(generator, monkeypatch):
     _, network = make_exact("images", generator)
 
     class Saturating(CompiledOperations):
@@ -258,7 +258,7 @@ def test_operations_that_fail_the_self_test_are_passed_over(generator, monkeypat
 
 
 @pytest.mark.parametrize("error", [AttributeError, TypeError, NumbaError])
-def test_operations_that_fail_in_another_way_are_passed_over_with_a_warning(error, generator, monkeypatch):
+def test_backends_that_raise_other_errors_are_skipped_with_a_warning(error, generator, monkeypatch):
     _, network = make_exact("images", generator)
 
     class Broken(CompiledOperations):
@@ -275,7 +275,7 @@ def test_operations_that_fail_in_another_way_are_passed_over_with_a_warning(erro
         choose_operations(network.core, network.test, CPU)
 
 
-def test_operations_can_be_forced(generator, monkeypatch):
+def test_a_backend_can_be_forced(generator, monkeypatch):
     _, network = make_exact("images", generator)
     monkeypatch.setenv("ARDM_EXACT", "float64")
     assert type(choose_operations(network.core, network.test, CPU)) is TorchOperations

@@ -1,4 +1,4 @@
-"""The kernels for GPUs against plain PyTorch: on a GPU, or on the CPU by Triton's interpreter."""
+"""The GPU kernels of exact networks against plain PyTorch: on a GPU, or on the CPU by Triton's interpreter."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ REFERENCE = TorchOperations(float_product(torch.float64), torch.float64)
 
 
 def integers(limit: int, shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Random ones of which a fifth are as large as may be."""
+    """Random integers, a fifth of them at the limit."""
     x = torch.randint(-limit, limit + 1, shape, generator=generator)
     return torch.where(torch.rand(shape, generator=generator) < 0.2, x.sign() * limit, x).to(dtype)
 
@@ -47,7 +47,7 @@ def test_products(rows, inner, columns, scale, generator):
 
 
 def test_sums_beyond_the_stream(generator):
-    """Products as large as bounds allow, with scales that take them to 2^30."""
+    """The largest products within bounds, scaled to 2^30."""
     x, weight = integers(127, (40, 2000), torch.int8, generator), integers(63, (40, 2000), torch.int8, generator)
     x[0], weight[0] = 127, 63
     scales = torch.full((40,), 2**30 / (127 * 63 * 2000 + 1.0))
@@ -73,7 +73,7 @@ def test_embed(generator):
 
 @pytest.mark.parametrize("capability", [80, 90])
 def test_kernels_compile_for_gpus(capability, tmp_path):
-    """Without a GPU too: what the interpreter takes, the compiler may refuse."""
+    """Also without a GPU, because the compiler may reject code that the interpreter accepts."""
     command = [sys.executable, str(Path(__file__).parents[1] / "helpers" / "compile_kernels.py"), str(capability)]
     environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
     result = subprocess.run(

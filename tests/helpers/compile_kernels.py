@@ -25,7 +25,7 @@ TYPES = {
 
 
 def main(capability: int) -> None:
-    """Compile all of them, of sizes that come up; the first one that cannot be ends the process."""
+    """Compile all kernels for typical sizes; an error ends the process."""
     target = GPUTarget("cuda", capability, 32)
     for then, result in (("rescale", BYTES), ("square", BYTES), ("add", WORDS)):
         types = [*TYPES[gpu_kernels._product], result, result, "i32"]
@@ -43,7 +43,7 @@ def main(capability: int) -> None:
 
 
 def compile_kernel(kernel, types, constants, target, **options) -> None:
-    """To machine code, which nothing is run of."""
+    """Compile to machine code, without running it."""
     names = kernel.arg_names
     assert len(names) == len(types) + len(constants)
     signature = dict(zip(names, [*types, *["constexpr"] * len(constants)], strict=True))

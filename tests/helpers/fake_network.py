@@ -1,4 +1,4 @@
-"""An integer network that leaks nothing and forgets nothing: its outputs are a hash of all that it may see."""
+"""An integer network whose outputs are a hash of all inputs that it may use."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from torch import Tensor
 class HashNetwork:
     """Outputs in -spread..spread that change with every visible value, the mask, the stage, the step and the variable.
 
-    A decoder that shows the network anything else than the encoder did goes astray at once.
+    A decoder whose inputs differ from the encoder's gets other outputs at once.
     """
 
     num_outputs: int

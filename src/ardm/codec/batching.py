@@ -33,7 +33,7 @@ class Batching:
     """The size of batches and callbacks for their progress. Results do not depend on it."""
 
     batch_size: int | None = None
-    """Rows that the network evaluates at once; None: as many as suit the device."""
+    """Rows that the network evaluates at once; None: a size that suits the device."""
     num_processes: int = 1
     """Processes that share the work."""
     on_start: OnBatch = ignore

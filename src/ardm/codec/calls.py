@@ -11,7 +11,7 @@ The network sees in `t` how many variables are revealed.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -135,14 +135,10 @@ class NetworkCaller:
 
     def plans(self, items: Items) -> list[list[Group]]:
         """The non-empty groups of each item, in the decoder's sequence."""
-        known: dict[bytes, list[Group]] = {}  # most items have the same variables to code
-        plans = []
-        for coded in items.coded:
-            key = coded.tobytes()
-            if key not in known:
-                known[key] = self._plan(coded)
-            plans.append(known[key])
-        return plans
+        coded = items.coded
+        different = {mask.tobytes(): mask for mask in coded}  # most items have the same variables to code
+        plans = {key: self._plan(mask) for key, mask in different.items()}
+        return [plans[mask.tobytes()] for mask in coded]
 
     def at_level(self, x: Int[Tensor, "*B"], level: Int[Tensor, "*#B"]) -> Int[Tensor, "*B"]:
         """The data x downscaled to the level of each variable."""
@@ -184,12 +180,8 @@ class NetworkCaller:
         )
 
     def _plan(self, coded: Bool[np.ndarray, "D"]) -> list[Group]:
-        plan = []
-        for group in self._groups:
-            variables = group.variables[coded[group.variables]]
-            if variables.size:
-                plan.append(Group(stage=group.stage, start=group.start, variables=variables))
-        return plan
+        plan = (replace(group, variables=group.variables[coded[group.variables]]) for group in self._groups)
+        return [group for group in plan if group.variables.size]
 
 
 def _padded_rows(arrays: Sequence[Int[np.ndarray, "_"]]) -> Int[np.ndarray, "P N"]:

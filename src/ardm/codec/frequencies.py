@@ -104,13 +104,13 @@ def _share_out(shares, weights):
     free = TOTAL_WEIGHT - n
     total = shares.sum()
     reciprocal = (free << _SHARE_BITS) // total
-    rest = TOTAL_WEIGHT
+    missing = TOTAL_WEIGHT
     for i in range(n):
         quotient = (shares[i] * reciprocal) >> _SHARE_BITS
         quotient += shares[i] * free - quotient * total >= total
         weights[i] = quotient + 1
-        rest -= quotient + 1
-    weights[shares.argmax()] += rest
+        missing -= quotient + 1
+    weights[shares.argmax()] += missing
     weights[n:] = 0
 
 

@@ -97,7 +97,7 @@ class ItemCodec:
     ) -> tuple[Int[Tensor, "N D"], dict[int, str]]:
         """The items, with 0 for absent variables, and the errors of damaged bundles, whose values are meaningless.
 
-        A batch has as many bundles as fit, and always one.
+        A batch has the bundles that fit, and at least one.
         """
         sizes = [1] * len(payloads) if sizes is None else sizes
         num_items, device = sum(sizes), self._device
@@ -180,7 +180,10 @@ class _Decoder:
     def decode(self, payloads: Sequence[bytes], on_batch: OnBatch) -> tuple[Int[Tensor, "B D"], dict[int, str]]:
         """The items, and the errors of damaged bundles."""
         plans = self._caller.plans(self._known)
-        num_symbols = [self._num_symbols(plans[items.start : items.stop]) for items in self._bundles]
+        num_variables = [
+            sum(g.variables.size for plan in plans[_slice(items)] for g in plan) for items in self._bundles
+        ]
+        num_symbols = [self._map.length * number for number in num_variables]
         streams = streams_for(payloads, num_symbols, self._caller.device, self._map.gpu_width)
         for turn in range(max(map(len, plans), default=0)):
             items = [
@@ -194,9 +197,6 @@ class _Decoder:
         x = torch.where(self._known.given, self._known.x, self._values).masked_fill(self._known.absent, 0)
         self._compare_checks(streams, x.cpu().numpy())
         return x, streams.damaged
-
-    def _num_symbols(self, plans: Sequence[Sequence[Group]]) -> int:
-        return self._map.length * sum(group.variables.size for plan in plans for group in plan)
 
     def _decode_groups(self, streams: Streams, items: Sequence[int], groups: Sequence[Group]) -> None:
         """Reveal one group of each of some items."""

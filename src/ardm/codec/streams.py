@@ -129,13 +129,13 @@ def _read_group(weights, state, words, symbols):
     """Fill in the symbols of a group; returns the state and the number of words left."""
     num_left = len(words)
     for row in _sequence(weights):
-        rest = np.int64(state & _QUANTILES)
+        quantile = np.int64(state & _QUANTILES)
         symbol = 0
-        while rest >= weights[row, symbol]:
-            rest -= weights[row, symbol]
+        while quantile >= weights[row, symbol]:
+            quantile -= weights[row, symbol]
             symbol += 1
         symbols[row] = symbol
-        state = (state >> _WEIGHT_BITS) * np.uint64(weights[row, symbol]) + np.uint64(rest)
+        state = (state >> _WEIGHT_BITS) * np.uint64(weights[row, symbol]) + np.uint64(quantile)
         if state >> _WORD_BITS == 0 and num_left > 0:
             num_left -= 1
             state = (state << _WORD_BITS) + np.uint64(words[num_left])

@@ -47,13 +47,13 @@ class Window:
     """A window over an array, as slices of the array and of the window's item."""
 
     area: tuple[slice, ...]
-    """Its places in the array."""
+    """The window's places in the array."""
     inside: tuple[slice, ...]
-    """The same places in the item."""
+    """Those places in the item."""
     coded_area: tuple[slice, ...]
-    """The places in the array that it codes."""
+    """The places in the array that the window codes."""
     coded: tuple[slice, ...]
-    """The same places in the item."""
+    """Those places in the item."""
     wave: int
     """The number of axes along which the window is odd."""
 
