@@ -5,7 +5,7 @@ import io
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 
@@ -18,10 +18,11 @@ from tiny_exact import tiny_exact
 
 from ardm.apps.serve.app import make_app
 from ardm.apps.serve.limits import PageLimits
-from ardm.apps.serve.models import LoadedModel, ModelStore
+from ardm.apps.serve.models import ModelStore, PageModel
 from ardm.apps.serve.server import bound_socket
 from ardm.checkpoint import TrainedModel
 from ardm.profile import Profile
+from ardm.runtime.device import Runtime
 
 KINDS = ("one-stage-colour", "text", "sound", "grey", "staged", "bytes")
 """Their numbers, from 1, are what pages call them."""
@@ -40,29 +41,28 @@ def with_profile(trained: TrainedModel) -> TrainedModel:
 
 
 @cache
-def tiny_shelf() -> ModelStore:
+def tiny_store() -> ModelStore:
     """Models of all media; the grey one has no profile."""
     trained = [tiny_exact(kind) for kind in KINDS]
-    served = [
-        LoadedModel(
+    models = [
+        PageModel(
             key=str(number),
             title=f"{kind}.model",
             trained=one if kind == "grey" else with_profile(one),
-            device=torch.device("cpu"),
-            autocast=nullcontext,
+            runtime=Runtime.choose("cpu"),
         )
         for number, (kind, one) in enumerate(zip(KINDS, trained, strict=True), start=1)
     ]
-    for one in served:
-        one.time_calls()
-    return ModelStore(models={one.key: one for one in served})
+    for model in models:
+        model.time_calls()
+    return ModelStore(models={model.key: model for model in models})
 
 
 @contextmanager
 def running_server(limits: PageLimits | None = None) -> Iterator[str]:
     """The address of a server that runs as long as the block."""
     with bound_socket("127.0.0.1", 0) as listener:
-        config = uvicorn.Config(make_app(tiny_shelf(), limits=limits), log_level="error", ws="none")
+        config = uvicorn.Config(make_app(tiny_store(), limits=limits), log_level="error", ws="none")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()

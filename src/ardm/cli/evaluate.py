@@ -1,9 +1,9 @@
 """ardm eval."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -13,36 +13,28 @@ from ardm.cli.common import (
     ScheduleName,
     facts_of,
     hardware,
-    items_to_score,
-    load_any,
-    make_orders_and_schedule,
-    make_schedule,
     progress,
+    require_call_per_stage,
     require_positive,
-    with_diffusion_steps,
 )
 from ardm.errors import UsageError
-from ardm.runtime.files import check_writable, written_whole
-from ardm.runtime.output import to_json, write_output
+from ardm.runtime.files import check_writable, to_json, write_output
 
 if TYPE_CHECKING:
-    import numpy as np
-    import torch
     from torch import Tensor
 
-    from ardm.baselines.methods import Baseline
-    from ardm.checkpoint import AnyTrained, TrainedModel
     from ardm.likelihood import Estimate
-    from ardm.runtime.team import Team
+    from ardm.runtime.device import Runtime
+    from ardm.tasks.load import LoadedBaseline, LoadedModel
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
     """Bits of data under a model, with a 95% interval.
 
-    By default the bound over random orders. With --order, the exact bits of that order; with --calls, of a
-    schedule with as many calls; with --diffusion-steps, the bound of a D3PM. A baseline has its own bits: the bound of
-    its steps of diffusion, or those of its order, or their mean over random orders.
+    By default the bound over random orders; with --order, the exact bits in that order; with --calls, those of a
+    schedule of this many calls; with --diffusion-steps, the bound of a D3PM. A baseline has its own bits: the bound of
+    its diffusion steps, the bits in its order, or their mean over random orders.
     """
 
     model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
@@ -51,17 +43,16 @@ class Evaluate:
     """The text8 or CIFAR-10 folder, Speech Commands, or a file or folder of your own."""
     order: OrderName = "random"
     calls: int | None = None
-    """Network calls for an item; by default one for each variable."""
+    """Network calls per item; by default one for each variable."""
     schedule: ScheduleName = "planned"
-    """How --calls are spread over the steps. A plan suits random and spread-out orders; raster groups cost more, and
-    strands have no use for one: each call takes a variable of every strand."""
+    """How --calls are spread over the steps. A plan suits random and spread-out orders, but not raster; strands ignore
+    it, since each call takes a variable of every strand."""
     diffusion_steps: int | None = None
-    """Score an order-agnostic ARDM as a D3PM with the absorbing process and this many steps; such a D3PM with other
-    steps than it was trained with."""
+    """Score an order-agnostic ARDM, or a D3PM with the absorbing process, as such a D3PM with this many steps."""
     split: Literal["train", "valid", "test", "all"] | None = None
-    """By default the test split of a published set or of the data the model was trained on, and all of any other."""
+    """By default the test split of a published set or of the data the model was trained on; all of any other data."""
     items: int | None = 1000
-    """Items to score, spread over the split (None for all)."""
+    """Items to score, evenly spread over the split (None for all)."""
     passes: int = 1
     """Passes of the bound."""
     profile: Path | None = None
@@ -70,7 +61,7 @@ class Evaluate:
     seed: int = 0
     device: str | None = None
     json: bool = False
-    """JSON, with what the figure depends on."""
+    """Print JSON, with all that the figure depends on."""
     output: OutputPath = None
     """Write to this file instead of the screen."""
 
@@ -83,108 +74,74 @@ class Evaluate:
         from ardm.runtime.device import Runtime
         from ardm.runtime.team import joined_team
 
-        with joined_team(Runtime.choose(self.device).device) as team:
-            self._evaluate(team)
+        runtime = Runtime.choose(self.device)
+        with joined_team(runtime.device) as team:
+            self._evaluate(replace(runtime, team=team))
 
-    def _evaluate(self, team: "Team") -> None:
-        import torch
-
+    def _evaluate(self, runtime: "Runtime") -> None:
         from ardm.media import medium_of
+        from ardm.tasks.load import load_any
+        from ardm.tasks.score import items_to_score
 
-        trained, device, autocast = load_any(self.model, self.device)
-        baseline = self._baseline(trained)
-        items, title = items_to_score(trained, self.data, self.split, self.items)
-        x, generator = torch.from_numpy(items).to(device), torch.Generator(device).manual_seed(self.seed)
-        with autocast():
-            if baseline is None:
-                estimate = self._estimate(cast("TrainedModel", trained), x, generator, team)
-            else:
-                estimate = self._baseline_estimate(baseline, x, generator, team)
-        if not team.is_first:
+        loaded = load_any(self.model, runtime)
+        scored, trained = self._scored(loaded), loaded.trained
+        x, title = items_to_score(trained, self.data, self.split, self.items)
+        estimate = self._estimate(scored, x)
+        if not runtime.team.is_first:
             return
+        self._write_profile(estimate)
         if self.json:
             record = estimate.to_dict() | {"data": title, "seed": self.seed}
-            write_output(self.output, to_json(record | {"model": facts_of(trained), "hardware": hardware(device)}))
+            facts = {"model": facts_of(trained), "hardware": hardware(runtime.device)}
+            write_output(self.output, to_json(record | facts))
             return
         interval = f" ± {estimate.half_width:.4f}" if math.isfinite(estimate.half_width) else ""
         figure = f"{estimate.bits_per_dim:.4f}{interval} {medium_of(trained).unit}"
         write_output(self.output, f"{figure}\n{estimate.estimator}; {title}".encode())
 
-    def _baseline(self, trained: "AnyTrained") -> "Baseline | None":
-        """The baseline to score, which an ARDM may be taken for; None to score an ARDM."""
-        from ardm.checkpoint import TrainedModel
+    def _scored(self, loaded: "LoadedModel | LoadedBaseline") -> "LoadedModel | LoadedBaseline":
+        """The model, as a D3PM if diffusion steps are given; a UsageError for flags that a baseline does not have."""
+        from ardm.tasks.load import LoadedModel, with_diffusion_steps
 
         num_steps = self.diffusion_steps
-        baseline = None if isinstance(trained, TrainedModel) else trained.model
         if num_steps is not None:
-            baseline = with_diffusion_steps(trained.model, num_steps)
+            loaded = with_diffusion_steps(loaded, num_steps)
         chosen = (self.calls, self.schedule, self.order, self.profile)
-        if baseline is not None and chosen != (None, "planned", "random", None):
+        if not isinstance(loaded, LoadedModel) and chosen != (None, "planned", "random", None):
             what = "a D3PM" if num_steps is not None else "a baseline"
             raise UsageError(
                 f"{what} has no schedule, order or profile to choose: leave out --calls, --schedule, --order, --profile"
             )
-        return baseline
+        return loaded
 
-    def _baseline_estimate(
-        self, model: "Baseline", x: "Tensor", generator: "torch.Generator", team: "Team"
-    ) -> "Estimate":
-        from ardm.baselines.methods import score
+    def _estimate(self, loaded: "LoadedModel | LoadedBaseline", x: "Tensor") -> "Estimate":
+        from ardm.tasks.load import LoadedBaseline
+        from ardm.tasks.plan import make_schedule
+        from ardm.tasks.score import ScoreOptions, score
 
-        with progress("bits", self.passes * len(x)) as advance:
-            how: Any = {"num_passes": self.passes, "batch_size": self.batch_size, "on_batch": advance}
-            return score(model, x, generator, **how, team=team)
+        options = ScoreOptions(num_passes=self.passes, batch_size=self.batch_size, seed=self.seed)
+        if isinstance(loaded, LoadedBaseline) or (self.order == "random" and self.calls is None):
+            with progress("bits" if isinstance(loaded, LoadedBaseline) else "bound", self.passes * len(x)) as advance:
+                return score(loaded, x, options=replace(options, on_batch=advance))
+        require_call_per_stage(self.calls, loaded.ardm.num_stages)
+        schedule = make_schedule(loaded.trained, self.calls, self.schedule)
+        kind = "" if self.order == "strands" else f"{self.schedule} schedule, "
+        words = "one variable a call" if self.calls is None else f"{kind}{schedule.num_calls} calls"
+        with progress("calls", schedule.num_calls * len(loaded.runtime.team.share_of(len(x)))) as advance:
+            return score(loaded, x, schedule, self.order, words, replace(options, on_batch=advance))
 
     def _check_profile(self) -> None:
         if self.profile is None:
             return
         if self.order != "random" or self.calls is not None:
             raise UsageError("--profile is measured by the bound: leave out --order and --calls")
-        if self.profile.suffix not in PROFILE_SUFFIXES:
+        if self.profile.suffix not in (".npy", ".json"):
             raise UsageError(f"a profile file ends in .npy or .json, got {self.profile.name}")
         check_writable(self.profile)
 
-    def _estimate(self, trained: "TrainedModel", x: "Tensor", generator: "torch.Generator", team: "Team") -> "Estimate":
-        from ardm.likelihood import bound, exact_bits, mean_bits, schedule_bits_bound
+    def _write_profile(self, estimate: "Estimate") -> None:
+        from ardm.likelihood import Bound
+        from ardm.tasks.plan import write_profile
 
-        model = trained.model
-        if self.order == "random" and self.calls is None:
-            with progress("bound", self.passes * len(x)) as advance:
-                how: Any = {"batch_size": self.batch_size, "on_batch": advance, "team": team}
-                result = bound(model, x, generator, num_passes=self.passes, **how)
-            if self.profile is not None and team.is_first:
-                write_profile(self.profile, result.profile.observed_bits().cpu().numpy())
-            return result
-        schedule = make_schedule(trained, self.calls, self.schedule)
-        kind = self._kind(schedule.num_calls)
-        with progress("calls", schedule.num_calls * len(team.share_of(len(x)))) as advance:
-            how = {"batch_size": self.batch_size, "on_batch": advance, "team": team}
-            if self.order == "random":
-                name = f"bound over random orders, {kind}"
-                bits = schedule_bits_bound(model, x, schedule, generator, **how)
-            else:
-                name = f"exact, {self.order} order, {kind}"
-                orders, schedule = make_orders_and_schedule(self.order, schedule, len(x), model.shape, generator)
-                bits = exact_bits(model, x, orders, schedule, **how)
-        return mean_bits(bits, model.num_variables, name, is_exact=self.order != "random")
-
-    def _kind(self, num_calls: int) -> str:
-        """How calls are spread, in words."""
-        if self.calls is None:
-            return "one variable a call"
-        how = "" if self.order == "strands" else f"{self.schedule} schedule, "
-        return f"{how}{num_calls} calls"
-
-
-PROFILE_SUFFIXES = (".npy", ".json")
-
-
-def write_profile(path: Path, bits: "np.ndarray") -> None:
-    """Write a profile as .npy (NaN where there is no observation) or .json (null)."""
-    import numpy as np
-
-    if path.suffix == ".json":
-        write_output(path, to_json([[None if np.isnan(b) else b for b in stage] for stage in bits.tolist()]))
-        return
-    with written_whole(path) as temporary, temporary.open("wb") as file:
-        np.save(file, bits)
+        if self.profile is not None and isinstance(estimate, Bound):
+            write_profile(self.profile, estimate.profile)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ardm.cli.common import load, planning_losses, progress, require_a_call_a_stage, require_positive
+from ardm.cli.common import progress, require_call_per_stage, require_positive
 from ardm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ DEFAULT_CALLS = {"text": 100, "images": 100, "sound": 500}
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """Make an exact model of a run: integers that every machine computes alike, and the order that codes best."""
+    """Make an exact model of a run: integers that all machines compute alike, and the order that codes best."""
 
     run_folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """A run's folder or a model file."""
@@ -29,8 +29,7 @@ class Export:
     data: Path | None = None
     """The data that the run was trained on; by default where the run found it."""
     calls: int | None = None
-    """Network calls that the model codes an item with unless told otherwise; by default 100, for sound 500. More than
-    there are variables: one for each."""
+    """Network calls per item, by default, when the model codes: 100, for sound 500, at most one for each variable."""
     order: str | None = None
     """raster, reverse, spaced, halton, strands or pseudorandom:SEED; by default what codes held-out items best."""
     items: int = 64
@@ -41,25 +40,28 @@ class Export:
     device: str | None = None
 
     def run(self) -> None:
-        """Round the network, choose order and schedules, write the file, and say what rounding costs."""
+        """Round the network, choose order and schedules, write the file, and print what rounding costs."""
         require_positive(items=self.items, valid_items=self.valid_items, calls=self.calls)
         import torch
 
         from ardm.checkpoint import save_model
         from ardm.codec.coding_plan import parse_order
+        from ardm.data.corpus import spread
         from ardm.export import SCHEDULE_KINDS, export_model, num_tried
         from ardm.media import load_corpus
+        from ardm.tasks.load import load
+        from ardm.tasks.plan import planning_losses
 
         order = None if self.order is None else parse_order(self.order)
-        trained, _, _ = load(self.run_folder, self.device)
+        trained = load(self.run_folder, self.device).trained
         if trained.exact is not None:
             raise UsageError(f"{self.run_folder} is an exact model already")
         calls = self.calls or DEFAULT_CALLS[trained.config.data.medium]
-        require_a_call_a_stage(calls, trained.model.num_stages)
+        require_call_per_stage(calls, trained.model.num_stages)
         corpus = load_corpus(trained.config.data, self._data_path())
         shape = trained.model.shape
         train = corpus.items("train", shape)
-        calibrating = torch.from_numpy(train[[i * len(train) // self.items for i in range(self.items)]]).long()
+        calibrating = torch.from_numpy(train[spread(self.items, len(train))]).long()
         chosen = torch.from_numpy(corpus.items("valid", shape)[: self.valid_items]).long()
         num_items = (0 if order else num_tried(chosen)) + len(SCHEDULE_KINDS) * len(chosen)
         with progress("trying orders and schedules", calls * num_items) as advance:
@@ -93,7 +95,7 @@ class Export:
 
 
 def mean_bound(trained: "TrainedModel", items: "Tensor", seed: int) -> float:
-    """Bits for each variable, with the same draws for every model."""
+    """The bound in bits per dimension, with the same random draws for every model."""
     import torch
 
     from ardm.likelihood import bound

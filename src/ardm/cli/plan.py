@@ -1,7 +1,6 @@
 """ardm plan."""
 
 import itertools
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,19 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from ardm.cli.common import OutputPath, load, measured_losses, require_positive
-from ardm.errors import DataError, UsageError
+from ardm.cli.common import OutputPath, require_call_per_stage, require_positive
 from ardm.runtime.files import to_json
 
 if TYPE_CHECKING:
     from ardm.planner import Plan as SchedulePlan
 
 MAX_SIZES = 50
-"""Groups of a stage that are listed one by one."""
+"""Groups of a stage that are listed one by one; more are listed as runs of equal groups."""
 MAX_RUNS = 20
-"""Runs of equal groups that are listed where there are more."""
+"""Runs of a stage that are listed; of more only both ends are."""
 SIZES_AT_AN_END = 10
-"""Groups listed from either end where even the runs are many."""
+"""Groups that are listed at each end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +29,11 @@ class Plan:
     source: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL_OR_PROFILE")]
     """A run's folder, a model file, or a profile (.npy or .json: D or S x D bits)."""
     calls: int
-    """The budget: network calls for an item, over all stages."""
+    """The budget: network calls per item, over all stages."""
     split: Literal["joint", "even"] = "joint"
-    """Calls of several stages: shared out best, or the same for each (the paper's)."""
+    """How several stages share the calls: at the least cost, or evenly (the paper's)."""
     method: Literal["smooth", "isotonic", "sort"] | None = None
-    """How a noisy profile is made monotone: by default smooth for a model's, sort (the paper's) for a file's."""
+    """How a noisy profile is made monotone: by default smooth for a model, sort (the paper's) for a file."""
     output: OutputPath = None
     """Draw the profile and the schedule to this image file."""
     json: bool = False
@@ -49,12 +47,10 @@ class Plan:
 
             check_image_path(self.output)
         from ardm.planner import plan
-        from ardm.profile import monotone
+        from ardm.tasks.plan import read_losses
 
-        bits, counts = self._profile()
-        losses = monotone(bits, counts, method=self.method or ("sort" if counts is None else "smooth"))
-        if self.calls < len(losses):
-            raise UsageError(f"--calls must be at least {len(losses)}, one for each stage; got {self.calls}")
+        losses = read_losses(self.source, self.method)
+        require_call_per_stage(self.calls, len(losses))
         result = plan(losses, self.calls, split=self.split)
         if self.output is not None:
             from ardm.apps.report.figures import draw_plan
@@ -65,15 +61,9 @@ class Plan:
         else:
             print_plan(result)
 
-    def _profile(self) -> tuple[Any, Any]:
-        if self.source.suffix.lower() in {".npy", ".json"}:
-            return read_profile(self.source), None
-        trained, *_ = load(self.source, "cpu")
-        return measured_losses(trained)
-
 
 def describe(result: "SchedulePlan") -> dict[str, Any]:
-    """The plan as plain values."""
+    """The plan as plain values for JSON."""
     return {
         "calls": list(result.schedule.calls),
         "starts": [list(starts) for starts in result.schedule.starts],
@@ -84,7 +74,7 @@ def describe(result: "SchedulePlan") -> dict[str, Any]:
 
 
 def print_plan(result: "SchedulePlan") -> None:
-    """The plan for a reader."""
+    """Print the plan for a reader."""
     schedule = result.schedule
     per_dim = result.bits / schedule.num_steps
     print(f"{schedule.num_calls} calls for {schedule.num_stages} stage(s) of {schedule.num_steps} variables")
@@ -96,7 +86,7 @@ def print_plan(result: "SchedulePlan") -> None:
 
 
 def shortened(sizes: Sequence[int]) -> str:
-    """Sizes of groups for a reader: each of them, or runs of equal ones as calls x size, or those at both ends."""
+    """Group sizes for a reader: each of them, runs of equal ones as calls x size, or those at both ends."""
     if len(sizes) <= MAX_SIZES:
         return " ".join(map(str, sizes))
     runs = [f"{len(list(equal))} x {size}" for size, equal in itertools.groupby(sizes)]
@@ -104,26 +94,3 @@ def shortened(sizes: Sequence[int]) -> str:
         return ", ".join(runs)
     first, last = (" ".join(map(str, end)) for end in (sizes[:SIZES_AT_AN_END], sizes[-SIZES_AT_AN_END:]))
     return f"{first} ... {last} (all with --json)"
-
-
-def read_profile(path: Path) -> Any:
-    """A profile file as an array (S, D)."""
-    import numpy as np
-
-    if not path.is_file():
-        raise DataError(f"there is no profile {path}")
-    try:
-        if path.suffix.lower() == ".npy":
-            values = np.load(path, allow_pickle=False)
-        else:
-            values = np.array(json.loads(path.read_text(encoding="utf-8")), dtype=float)
-        if values.dtype.kind not in "fiu":
-            raise TypeError(f"numbers of type {values.dtype}")
-        values = np.atleast_2d(np.asarray(values, dtype=float))
-    except (ValueError, TypeError, EOFError, OSError, OverflowError, RecursionError) as error:
-        raise DataError(f"{path} is not a profile ({error}); expected D numbers or S x D") from None
-    if values.ndim != 2 or values.size == 0:
-        raise DataError(f"{path} has shape {values.shape}; expected D numbers or S x D")
-    if np.isinf(values).any() or (values < 0).any():
-        raise DataError(f"{path} holds infinite or negative values; a profile holds bits")
-    return values

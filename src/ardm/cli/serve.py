@@ -14,15 +14,15 @@ MAX_PORT = 65535
 
 @dataclass(frozen=True, kw_only=True)
 class Serve:
-    """A page on this machine to play with models: fill gaps, watch it happen, compress and restore files.
+    """Serve a page to play with models: fill gaps, watch it happen, compress and restore files.
 
-    Nothing leaves the machine, and no file of it can be read through the page. Ctrl-C ends it.
+    Nothing leaves the machine, and the page cannot read its files. Ctrl-C ends it.
     """
 
     models: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="MODEL...")] = ()
     """Exact models (which also compress), model files or runs."""
     port: int = 8420
-    """Where to listen; 0 takes any port that is free."""
+    """The port to listen at; 0 takes any free port."""
     host: str = "127.0.0.1"
     """The address to listen at: other machines can reach the page only if you change this. There is no password."""
     open: bool = False
@@ -34,15 +34,15 @@ class Serve:
         if not 0 <= self.port <= MAX_PORT:
             raise UsageError(f"--port must lie in 0..{MAX_PORT}, got {self.port}")
         check_installed()
-        from ardm.apps.serve.guard import LOCAL_NAMES
-        from ardm.apps.serve.models import find_models, load_shelf
+        from ardm.apps.serve.models import find_models, load_models
+        from ardm.apps.serve.security import LOCAL_NAMES
         from ardm.apps.serve.server import address, bound_socket, open_browser, run_server
 
         paths = find_models(self.models)
         with bound_socket(self.host, self.port) as listener:
-            shelf = load_shelf(paths, self.device)
+            store = load_models(paths, self.device)
             url = address(self.host, listener.getsockname()[1])
-            names = ", ".join(served.title for served in shelf.models.values())
+            names = ", ".join(model.title for model in store.models.values())
 
             def on_start() -> None:
                 print(f"{url} ({names}); Ctrl-C ends it", flush=True)
@@ -52,14 +52,14 @@ class Serve:
                     open_browser(url)
 
             try:
-                run_server(shelf, listener, self.host, on_start)
+                run_server(store, listener, self.host, on_start)
             except KeyboardInterrupt as stop:
-                if type(stop) is not KeyboardInterrupt:  # a SIGTERM, which is told by the exit status
+                if type(stop) is not KeyboardInterrupt:  # a SIGTERM, which has its own exit status
                     raise
 
 
 def check_installed() -> None:
-    """A UsageError where what the server needs is missing."""
+    """Raise a UsageError if a package that the server needs is missing."""
     from importlib.util import find_spec
 
     missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]

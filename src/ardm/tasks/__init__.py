@@ -1,1 +1,1 @@
-"""What users do with a model, once each: load, score, draw, fill, plan."""
+"""What users do with models, each in one place: load, score, draw, fill, plan."""

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny import tiny_audio_config, tiny_config, tiny_image_config, tiny_upscale_config
+from tiny import tiny_config, tiny_image_config, tiny_sound_config, tiny_upscale_config
 from tiny_exact import tiny_exact
 
 import ardm
-from ardm.apps.bench import sampling
 from ardm.apps.bench.plan import PlanTiming
 from ardm.apps.bench.sampling import SampleTiming, WatchedModel, random_model, time_sampling
 from ardm.build import build_ardm
@@ -21,8 +20,8 @@ from ardm.cli.common import cpu_name
 from ardm.cli.main import main
 from ardm.cli.sample import Sample
 from ardm.model import ARDM
-from ardm.objective import Profile
 from ardm.orders import random_stage_orders
+from ardm.profile import Profile
 from ardm.runtime.device import Runtime
 from ardm.sample import BATCH_SIZE, batch_generator, batch_sizes, sample_items
 
@@ -31,7 +30,7 @@ CONFIGS = {
     "text": tiny_config(),
     "digits": tiny_upscale_config(),
     "images": tiny_image_config(),
-    "sound": tiny_audio_config(),
+    "sound": tiny_sound_config(),
 }
 COLUMNS = ["parameters", "items", "calls", "batch", "seconds", "items/s", "call", "item", "and", "call"]
 
@@ -74,7 +73,7 @@ def test_a_known_share(monkeypatch):
 
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
     monkeypatch.setattr(ARDM, "outputs", taking(3, ARDM.outputs))
-    monkeypatch.setattr(sampling, "random_stage_orders", taking(8, random_stage_orders))
+    monkeypatch.setattr("ardm.tasks.plan.random_stage_orders", taking(8, random_stage_orders))
     model = random_model(CONFIGS["text"], CPU)
     how = {"name": "text", "num_parameters": 9, "num_items": 5, "batch_size": 2, "seconds": 100.0}
     row = time_sampling(model, even_schedule(model, 4), CPU, **how)

@@ -28,24 +28,25 @@ from serving import (
     result,
     serving,
     sound_file,
-    tiny_shelf,
+    tiny_store,
     tone,
 )
 from starlette.datastructures import Headers
 from tiny_exact import ALPHABET, SAMPLE_RATE, tiny_exact
 
 import ardm
-from ardm.apps.serve import filling
-from ardm.apps.serve.guard import refusal
+from ardm.apps.serve.filling import ORDERS
 from ardm.apps.serve.inputs import as_file, plain_name
 from ardm.apps.serve.limits import STATES, PageLimits
-from ardm.apps.serve.models import LoadedModel, load_shelf
+from ardm.apps.serve.models import PageModel, load_models
+from ardm.apps.serve.security import refusal
 from ardm.apps.serve.server import address, bound_socket
 from ardm.checkpoint import save_model
 from ardm.data.sound_files import wav_file
 from ardm.errors import DataError, UsageError
 from ardm.likelihood import exact_bits, variable_bits
 from ardm.orders import NAMED_ORDERS
+from ardm.sample import sample_chain
 
 LIMITS = PageLimits()
 
@@ -182,11 +183,8 @@ class TestModels:
         assert image_from(filled["picture"]).shape == (2 * 5, 6)
 
     def test_trained_weights_are_served_but_do_not_compress(self, tmp_path):
-        served = tiny_shelf().models[key_of("text")]
-        plain = LoadedModel(
-            key="1", title="run", trained=replace(served.trained, exact=None), device=served.device,
-            autocast=served.autocast,
-        )  # fmt: skip
+        model = tiny_store().models[key_of("text")]
+        plain = PageModel(key="1", title="run", trained=replace(model.trained, exact=None), runtime=model.runtime)
         assert plain.codec is None
         assert plain.coding_budgets() == []
         with pytest.raises(UsageError, match="`ardm export` makes an exact model"):
@@ -195,10 +193,10 @@ class TestModels:
     def test_models_are_loaded_from_files(self, tmp_path):
         path = tmp_path / "text.model"
         save_model(path, tiny_exact("text"))
-        shelf = load_shelf([path, path])
-        assert [(one.key, one.title) for one in shelf.models.values()] == [("1", "text.model"), ("2", "text.model")]
+        store = load_models([path, path])
+        assert [(one.key, one.title) for one in store.models.values()] == [("1", "text.model"), ("2", "text.model")]
         with pytest.raises(DataError, match="there is no model '3' here"):
-            shelf.find("3")
+            store.find("3")
 
 
 class TestFill:
@@ -224,7 +222,7 @@ class TestFill:
         filled = image_from(result(client, "/api/fill", image_values(pixels, mask, "grey", samples=1))["picture"])
         assert set(filled[~mask].tolist()) == {76}
 
-    @pytest.mark.parametrize("order", filling.ORDERS)
+    @pytest.mark.parametrize("order", ORDERS)
     def test_texts_keep_what_is_typed(self, client, order):
         filled = result(client, "/api/fill", fill_values("text", text="the c__ s__ é", order=order))
         assert all(text.startswith("the c") and text[7:9] == " s" and text[11:] == " é" for text in filled["texts"])
@@ -234,7 +232,7 @@ class TestFill:
     def test_bits_are_those_of_the_samples(self, client):
         """Of one filled character: -log2 of the probability that the model gives to it."""
         filled = result(client, "/api/fill", fill_values("text", text="the c_t", samples=1, calls=1))
-        trained = tiny_shelf().models[key_of("text")].trained
+        trained = tiny_store().models[key_of("text")].trained
         x = torch.zeros(1, 16, dtype=torch.long)
         x[0, :7] = torch.tensor([ALPHABET.index(c) for c in filled["texts"][0]])
         known = torch.arange(16) < 7
@@ -286,7 +284,7 @@ class TestFill:
 
     def test_scores_are_exact_bits(self, client):
         scored = result(client, "/api/score", {"model": key_of("text"), "text": "the cat", "calls": 16})
-        model = tiny_shelf().models[key_of("text")].trained.model
+        model = tiny_store().models[key_of("text")].trained.model
         assert scored["texts"] == ["the cat"]
         assert len(scored["bits"][0]) == 7
         assert sum(scored["bits"][0]) > 7
@@ -316,7 +314,7 @@ BAD_FILLS = [
     ("text", {"text": "_", "temperature": "warm"}, "temperature must be a number"),
     ("text", {"text": "_", "seed": -1}, "seed must be a whole number"),
     ("one-stage-colour", {"width": 0, "height": 4}, "width must be a whole number from 1 to 512, got 0"),
-    ("one-stage-colour", {"width": 4, "height": 4, "pixels": "!!", "mask": "1" * 16}, "pixels is no valid base64"),
+    ("one-stage-colour", {"width": 4, "height": 4, "pixels": "!!", "mask": "1" * 16}, "pixels is not valid base64"),
     ("one-stage-colour", {"width": 4, "height": 4, "pixels": "AAAA", "mask": "1" * 16}, "have 48 bytes, got 3"),
     ("one-stage-colour", {"width": 1, "height": 2, "pixels": "AAAA", "mask": "00"}, "nothing to fill: paint over"),
     ("one-stage-colour", {"width": 1, "height": 2, "pixels": "AAAA", "mask": "0"}, "mask must be 2 of the characters"),
@@ -353,7 +351,7 @@ class TestWrongInput:
     def test_sounds_of_another_rate_or_stereo_are_refused(self, client):
         silence = np.zeros((9, 2), np.int16)
         for frames, rate, message in [
-            (silence[:, :1], 44100, "44100 samples a second"),
+            (silence[:, :1], 44100, "44100 samples per second"),
             (silence, SAMPLE_RATE, "2 channels"),
         ]:
             content = {"file": base64_of(wav_file(frames, rate)), "name": "a.wav"}
@@ -362,7 +360,7 @@ class TestWrongInput:
 
     @pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b"[]", b"7"])
     def test_bodies_that_are_no_object(self, client, body):
-        message = "must be a JSON object" if body in (b"[]", b"7") else "no valid JSON"
+        message = "must be a JSON object" if body in (b"[]", b"7") else "not valid JSON"
         response = client.post("/api/fill", content=body, headers={"content-type": "application/json"})
         assert (response.status_code, message in response.json()["error"]) == (400, True)
 
@@ -449,7 +447,7 @@ class TestLimits:
 @pytest.fixture
 def slow_chain(monkeypatch):
     """Sampling that takes 20 ms a call; the list of calls made."""
-    made, chain = [], filling.sample_chain
+    made, chain = [], sample_chain
 
     def slowly(*arguments, **options):
         for step in chain(*arguments, **options):
@@ -457,7 +455,7 @@ def slow_chain(monkeypatch):
             time.sleep(0.02)
             yield step
 
-    monkeypatch.setattr(filling, "sample_chain", slowly)
+    monkeypatch.setattr("ardm.tasks.draw.sample_chain", slowly)
     return made
 
 
@@ -514,7 +512,7 @@ def wait_until_quiet(made: list[int]) -> int:
 
 class TestCommand:
     def test_models_must_be_given(self, capsys, tmp_path, monkeypatch):
-        monkeypatch.setattr("ardm.pretrained.FOLDER", tmp_path)  # an empty box
+        monkeypatch.setattr("ardm.pretrained.FOLDER", tmp_path)  # no bundled models
         assert fails(capsys, ["serve"]) == (
             2,
             "ardm: give the models to play with: `ardm serve MODEL...`, exact models (`ardm export` makes them) "

@@ -11,8 +11,8 @@ import pytest
 from serving import image_from, key_of, png_of, running_server
 from tiny_exact import SAMPLE_RATE
 
-from ardm.apps.serve import filling
 from ardm.data.sound_files import wav_file
+from ardm.sample import sample_chain
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="playwright is not installed: pip install playwright", exc_type=ImportError
@@ -225,7 +225,7 @@ def test_a_dropped_file_says_how_long_it_takes(page):
 
 def test_bits_of_pixels_are_drawn(page, tmp_path, monkeypatch):
     """Tiny models of random weights expand: without this the file would be stored."""
-    monkeypatch.setattr("ardm.compression.content_codec.or_raw", lambda entry, content, file_of: entry)
+    monkeypatch.setattr("ardm.compression.content_codec.coded_or_raw", lambda entry, content, file_of: entry)
     page.click("#tab-compress")
     page.set_input_files("#compress-file", written(tmp_path, "a.png", png_of(random_image(12, 20))))
     page.click("#compress-run")
@@ -254,7 +254,7 @@ def test_bad_files_get_a_clear_line(page, tmp_path):
 @pytest.fixture
 def slow_calls(monkeypatch):
     """Sampling that takes a while; the list of calls made."""
-    made, chain = [], filling.sample_chain
+    made, chain = [], sample_chain
 
     def slowly(*arguments, **options):
         for step in chain(*arguments, **options):
@@ -262,7 +262,7 @@ def slow_calls(monkeypatch):
             time.sleep(0.1)
             yield step
 
-    monkeypatch.setattr(filling, "sample_chain", slowly)
+    monkeypatch.setattr("ardm.tasks.draw.sample_chain", slowly)
     return made
 
 

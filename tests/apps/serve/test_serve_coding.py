@@ -22,8 +22,8 @@ from serving import (
 from tiny_exact import SAMPLE_RATE, tiny_exact
 
 import ardm
+from ardm.apps.serve.display import other_sizes
 from ardm.apps.serve.limits import PageLimits
-from ardm.apps.serve.looks import other_sizes
 from ardm.codec.format.archive import ArchiveWriter
 from ardm.compression.content_codec import ContentCodec
 from ardm.data.sound_files import wav_file
@@ -58,7 +58,7 @@ class TestCompression:
     def test_files_come_back(self, client, name, is_coded, monkeypatch):
         """Tiny models of random weights expand, so what they code would be stored; both ways must work."""
         if is_coded:
-            monkeypatch.setattr("ardm.compression.content_codec.or_raw", lambda entry, content, file_of: entry)
+            monkeypatch.setattr("ardm.compression.content_codec.coded_or_raw", lambda entry, content, file_of: entry)
         kind, file_name, data = contents()[name]
         values = {"model": key_of(kind), "file": base64_of(data), "name": file_name, "calls": 10, "bits": True}
         told = job(client, "/api/compress", values)
@@ -80,7 +80,7 @@ class TestCompression:
         assert restored["name"] == file_name
 
     def test_bits_of_pixels_add_up(self, client, monkeypatch):
-        monkeypatch.setattr("ardm.compression.content_codec.or_raw", lambda entry, content, file_of: entry)
+        monkeypatch.setattr("ardm.compression.content_codec.coded_or_raw", lambda entry, content, file_of: entry)
         kind, _, data = contents()["colour image"]
         values = sound_file(kind, data) | {"calls": 10, "bits": True}
         bits = result(client, "/api/compress", values)["bits"]
@@ -138,7 +138,7 @@ class TestCompression:
             assert (status, message in text) == (400, True), text
 
     def test_damage_that_only_decoding_shows(self, client, monkeypatch):
-        monkeypatch.setattr("ardm.compression.content_codec.or_raw", lambda entry, content, file_of: entry)
+        monkeypatch.setattr("ardm.compression.content_codec.coded_or_raw", lambda entry, content, file_of: entry)
         data = bytearray(ardm.compress(tiny_exact("text"), "the cat sat on t", verify=False))
         data[-3] ^= 1
         told = client.post("/api/restore", json={"file": base64_of(bytes(data)), "name": "a.ardm"})
@@ -150,11 +150,11 @@ def coded_by_another_model() -> bytes:
     """A file of a model that the server does not have."""
     trained = tiny_exact("deep-text")
     codec = ContentCodec(trained)
-    from ardm.codec.canvases import Batching
+    from ardm.codec.batching import Batching
     from ardm.codec.format.entries import Coded, Entry
     from ardm.media.contents import text_content
 
     content = text_content("the cat sat on the mat")
-    entry = codec.encode([content], codec.options(), Batching())[0]
+    entry = codec.encode([codec.place(content)], codec.options(), Batching())[0]
     coded = Coded(options=codec.options(), chunks=(b"\1\2\3", b"\1\2\3"))
     return codec.file_of(Entry(fields=entry.fields, content=coded))

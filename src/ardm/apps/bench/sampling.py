@@ -1,4 +1,4 @@
-"""Speed and memory of sampling, as `ardm sample` does it: batches of items, a schedule of calls for each."""
+"""Time and memory of sampling in batches, as `ardm sample` does it."""
 
 import time
 from collections.abc import Callable
@@ -14,37 +14,37 @@ from ardm.build import build_ardm
 from ardm.config import RunConfig
 from ardm.model import ARDM
 from ardm.nn.recorded import for_many_calls
-from ardm.orders import random_stage_orders
 from ardm.runtime.device import Runtime
-from ardm.sample import BATCH_SIZE, batch_generator, batch_sizes, sample_chain
+from ardm.sample import BATCH_SIZE, batch_generator, batch_sizes
 from ardm.schedule import Schedule
+from ardm.tasks.draw import chain, keep_states
 
 WARMUP_CALLS = 3
-"""Calls of each size of batch that are not timed: memory is taken and kernels are chosen in them."""
+"""Untimed calls per batch size, which allocate memory and choose kernels."""
 WARMUP_BATCHES = 3
-"""Whole batches of each size that are not timed on CUDA, where calls of sizes that come again are recorded."""
+"""Untimed batches per batch size on CUDA, where calls are captured once their sizes repeat."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampleTiming:
-    """So many items, drawn in so many calls each."""
+    """The time and memory that drawing some items took."""
 
     model: str
     num_parameters: int
     num_items: int
     num_calls: int
-    """For each item."""
+    """Per item."""
     batch_size: int
-    """Items of a call at most."""
+    """Most items per call."""
     seconds: float
-    """For all items, orders and the copy to the host included."""
+    """For all items, with their orders and the copy to the host."""
     items_per_second: float
     call_seconds: float
-    """For a batch, everything included."""
+    """Per call of a batch, everything included."""
     item_call_seconds: float
-    """For an item and a call: the same in all rows where the cost is linear in both."""
+    """Per item and call: the same in all rows if the cost is linear in both."""
     network_share: float
-    """The part of the time that was spent in the network."""
+    """Fraction of the time spent in the network."""
     peak_bytes: int | None
     """Most memory held at once on a CUDA device."""
 
@@ -60,7 +60,7 @@ def time_sampling(
     batch_size: int = BATCH_SIZE,
     seconds: float = 10.0,
 ) -> SampleTiming:
-    """Passes over all items for about so many seconds, at least one."""
+    """Time passes over all items for about this many seconds, at least one."""
     sizes = batch_sizes(num_items, batch_size)
     how: Any = {"num_items": num_items, "batch_size": batch_size, "compiles": runtime.compile}
     with runtime.autocast(), for_many_calls(model, num_calls=schedule.num_calls, **how) as called:
@@ -69,7 +69,7 @@ def time_sampling(
         synchronize(runtime.device)
         watched.watch.reset()
         reset_peak(runtime)
-        pass_seconds, passes = _seconds_a_pass(lambda: draw_batches(watched, schedule, sizes), seconds)
+        pass_seconds, passes = _seconds_per_pass(lambda: draw_batches(watched, schedule, sizes), seconds)
     num_calls = schedule.num_calls
     return SampleTiming(
         model=name,
@@ -87,38 +87,32 @@ def time_sampling(
 
 
 def random_model(config: RunConfig, runtime: Runtime) -> ARDM:
-    """A preset's model with the weights that training begins with."""
+    """A preset's model with its initial weights."""
     return build_ardm(config, random_corpus(config).num_classes).to(runtime.device).eval()
 
 
 def warm_up(model: "WatchedModel", schedule: Schedule, sizes: set[int]) -> None:
-    """Begin to draw a batch of each size, on CUDA to the end and again."""
+    """Begin to draw a batch of each size; on CUDA draw several to the end."""
     on_cuda = model.device.type == "cuda"
+    num_calls = schedule.num_calls if on_cuda else min(WARMUP_CALLS, schedule.num_calls)
     for size in sizes:
         for batch in range(WARMUP_BATCHES if on_cuda else 1):
-            generator = batch_generator(0, batch, model.device)
-            draw_batch(model, schedule, size, generator, None if on_cuda else WARMUP_CALLS)
+            draw_batch(model, schedule, batch, size, num_calls)
 
 
 def draw_batches(model: "WatchedModel", schedule: Schedule, sizes: list[int]) -> None:
     """Draw the batches one after the other and bring the items to the host."""
     for batch, size in enumerate(sizes):
-        draw_batch(model, schedule, size, batch_generator(0, batch, model.device))
+        draw_batch(model, schedule, batch, size, schedule.num_calls)
 
 
-def draw_batch(
-    model: "WatchedModel", schedule: Schedule, size: int, generator: torch.Generator, most_calls: int | None = None
-) -> None:
+def draw_batch(model: "WatchedModel", schedule: Schedule, batch: int, size: int, num_calls: int) -> None:
     """Draw items in random orders, or begin to, and bring them to the host."""
-    orders = random_stage_orders(size, model.num_stages, model.num_variables, generator)
-    for call, step in enumerate(sample_chain(model, orders, schedule, generator), start=1):
-        if call in (schedule.num_calls, most_calls):
-            step.shown(model.depth).cpu()
-            return
+    keep_states(chain(model, schedule, size, batch_generator(0, batch, model.device)), [num_calls])
 
 
-def _seconds_a_pass(draw: Callable[[], None], seconds: float) -> tuple[float, int]:
-    """The mean time of a pass, and of how many; a pass ends with items on the host, so that nothing is under way."""
+def _seconds_per_pass(draw: Callable[[], None], seconds: float) -> tuple[float, int]:
+    """The mean time of a pass, and their number; a pass ends with items on the host, so that no work is pending."""
     started, passes = time.perf_counter(), 0
     while passes == 0 or time.perf_counter() - started < seconds:
         draw()
@@ -127,7 +121,7 @@ def _seconds_a_pass(draw: Callable[[], None], seconds: float) -> tuple[float, in
 
 
 class WatchedModel(ARDM):
-    """A model with the same network, whose calls are timed."""
+    """A model whose calls of the network are timed."""
 
     def __init__(self, model: ARDM, device: torch.device) -> None:
         super().__init__(model.network, model.parametrization, model.shape)

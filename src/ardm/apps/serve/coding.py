@@ -1,4 +1,4 @@
-"""Compression for the page: files to compressed ones and back, both verified, and where the bits went."""
+"""Compression for the page: files compressed and restored, both verified, and their bits by place."""
 
 import io
 import time
@@ -7,78 +7,77 @@ from dataclasses import dataclass
 
 from PIL import Image
 
+from ardm.apps.serve.display import bits_display, display, other_sizes
 from ardm.apps.serve.inputs import PageRequest, as_file, encoded, plain_name
 from ardm.apps.serve.jobs import Event, Job
 from ardm.apps.serve.limits import PageLimits
-from ardm.apps.serve.looks import looks_of, other_sizes, shown_bits
-from ardm.apps.serve.models import LoadedModel, ModelStore
+from ardm.apps.serve.models import ModelStore, PageModel
 from ardm.apps.serve.sound import check_sound
 from ardm.codec.batching import Batching
 from ardm.codec.format.archive import is_archive
-from ardm.codec.format.entries import Entry, Limits, Raw
-from ardm.codec.format.options import Options, find_identity
+from ardm.codec.format.entries import Coded, Entry, Limits, Raw
+from ardm.codec.format.fields import Fields
+from ardm.codec.format.options import Options
 from ardm.codec.format.single import SINGLE_SUFFIX
 from ardm.codec.windows import num_windows
 from ardm.compression.content_codec import CodecSet, ContentCodec
 from ardm.data.image_files import DAMAGE, IMAGE_FORMATS
 from ardm.errors import ArdmError, DamagedError, DataError, TooLargeError, UnknownModelError
-from ardm.media.contents import Content
-from ardm.media.layouts import restored_file, restored_suffix
+from ardm.media.contents import Content, restored_file, restored_suffix
+from ardm.media.layout import Placement
 from ardm.orders import Shape
 
-SECONDS_A_BATCH = 0.2
-"""Between two looks at whether a job is to stop."""
+BATCH_SECONDS = 0.2
+"""The longest batch: a job can stop only between batches."""
 MEDIA_TYPES = {"text": "text/plain", "bytes": "application/octet-stream", "image": "image/png", "sound": "audio/wav"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Compression:
-    """A file that a page wants compressed."""
+    """A file to compress for a page."""
 
-    served: LoadedModel
-    content: Content
+    model: PageModel
+    placed: Placement
     name: str
     num_bytes: int
     options: Options
     num_rows: int
-    """Rows that the network evaluates to code it once."""
+    """Rows that the network evaluates in all passes."""
     with_bits: bool
-    """Whether to measure where the bits go, which takes as long as compressing."""
+    """Whether to measure the bits of each place, which takes as long as compressing."""
 
     @classmethod
-    def of(cls, served: LoadedModel, asked: PageRequest) -> "Compression":
-        """What a request asks for; an error if the file cannot be kept exactly or is too much."""
-        codec, data = served.exact_codec, asked.content("file")
-        name = plain_name(asked.text("name", 1000), "file")
-        budgets = [budget.calls for budget in served.coding_budgets()]
-        num_calls = max(c for c in budgets if c <= asked.whole("calls", budgets[0], 2**31))
-        content = read_content(codec, data, name, asked.limits)
-        sizes = [canvas.values.shape for canvas in codec.place(content).canvases]
-        compression = cls(
-            served=served,
-            content=content,
+    def of(cls, model: PageModel, request: PageRequest) -> "Compression":
+        """The file of a request; an error if it cannot be restored exactly or is too large."""
+        codec, data = model.exact_codec, request.content("file")
+        name = plain_name(request.text("name", 1000), "file")
+        budgets = [budget.calls for budget in model.coding_budgets()]
+        num_calls = max(c for c in budgets if c <= request.integer("calls", budgets[0], 2**31))
+        placed = codec.place(read_content(codec, data, name, request.limits))
+        sizes = [canvas.values.shape for canvas in placed.canvases]
+        with_bits = request.flag("bits")
+        num_passes = 3 if with_bits else 2  # compress, restore, measure
+        num_rows = num_passes * num_calls * total_windows(model, sizes)
+        request.limits.check_seconds(coding_seconds(model, num_rows))
+        return cls(
+            model=model,
+            placed=placed,
             name=name,
             num_bytes=len(data),
             options=codec.options(num_calls),
-            num_rows=num_calls * total_windows(served, sizes),
-            with_bits=asked.flag("bits"),
+            num_rows=num_rows,
+            with_bits=with_bits,
         )
-        asked.limits.check_seconds(coding_seconds(served, compression.num_rows * compression.num_passes))
-        return compression
-
-    @property
-    def num_passes(self) -> int:
-        """To compress, to restore and, if so asked, to measure."""
-        return 3 if self.with_bits else 2
 
     def run(self, job: Job) -> Event:
-        """Compress, restore, compare and measure."""
-        codec, clock = self.served.exact_codec, _Clock(job, self.served)
-        job.expect(self.num_rows * self.num_passes)
-        (entry,) = codec.encode([self.content], self.options, clock.batching("compressing"))
+        """Compress, restore, compare, and measure if requested."""
+        codec, clock, content = self.model.exact_codec, _Clock(job, self.model), self.placed.content
+        codecs = CodecSet([codec])
+        job.expect(self.num_rows)
+        (entry,) = codec.encode([self.placed], self.options, clock.batching("compressing"))
         seconds, data = clock.lap(), codec.file_of(entry)
-        restored = _decoded(CodecSet([codec]), data, clock.batching("restoring and comparing"))
-        if restored != self.content:
+        (restored,) = codecs.decode([codecs.entry_of(data)], clock.batching("restoring and comparing"))
+        if restored != content:
             raise ArdmError("it is not restored exactly, so there is no compressed file; please report this")
         verify_seconds, is_raw = clock.lap(), isinstance(entry.content, Raw)
         return {
@@ -86,74 +85,59 @@ class Compression:
             "name": self.name + SINGLE_SUFFIX,
             "original": self.num_bytes,
             "compressed": len(data),
-            "others": other_sizes(self.content),
-            "variables": self.content.num_variables,
+            "others": other_sizes(content),
+            "variables": content.num_variables,
             "seconds": round(seconds, 3),
             "restore_seconds": round(verify_seconds, 3),
             "stored": is_raw,
-            "looks": looks_of(self.content),
+            "looks": display(content),
             "bits": None if is_raw or not self.with_bits else self._bits(clock),
         }
 
     def _bits(self, clock: "_Clock") -> Event:
         batching = clock.batching("measuring bits")
-        return shown_bits(self.content, self.served.exact_codec.measure(self.content, self.options, batching))
+        return bits_display(self.placed.content, self.model.exact_codec.measure(self.placed, self.options, batching))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Restoration:
-    """A compressed file that a page wants restored."""
+    """A compressed file to restore for a page."""
 
-    shelf: ModelStore
+    codecs: CodecSet
     entry: Entry
     name: str
     num_bytes: int
+    model: PageModel | None
+    """The model to restore with; None for a stored file."""
+    num_rows: int
+    """Rows that the network evaluates."""
 
     @classmethod
-    def of(cls, shelf: ModelStore, asked: PageRequest) -> "Restoration":
-        """What a request asks for; an error if it is damaged, of another model or too much."""
-        data, name = asked.content("file"), plain_name(asked.text("name", 1000), f"file{SINGLE_SUFFIX}")
+    def of(cls, store: ModelStore, request: PageRequest) -> "Restoration":
+        """The file of a request; an error if it is damaged, of another model or too large."""
+        data, name = request.content("file"), plain_name(request.text("name", 1000), f"file{SINGLE_SUFFIX}")
         if is_archive(data[:8]):
             raise DataError("this is an archive of several files; `ardm decompress` restores it")
-        limits = asked.limits
-        most_bytes = max(4 * limits.pixels, 4 * limits.characters, 2 * limits.sound_samples)
+        limits, codecs = request.limits, CodecSet(store.codecs)
+        max_bytes = max(4 * limits.pixels, 4 * limits.characters, 2 * limits.sound_samples)
+        model, num_rows = None, 0
         try:
-            entry = CodecSet(shelf.codecs).entry_of(data, Limits(content_bytes=most_bytes))
-            restoration = cls(shelf=shelf, entry=entry, name=name, num_bytes=len(data))
-            if (served := restoration.served) is not None:
-                limits.check_seconds(coding_seconds(served, restoration.num_rows))
+            entry = codecs.entry_of(data, Limits(content_bytes=max_bytes))
+            if isinstance(entry.content, Coded):
+                model = store.find_by_identity(entry.content.options.model)
+                num_rows = coded_rows(model, entry.fields, entry.content)
+                limits.check_seconds(coding_seconds(model, num_rows))
         except UnknownModelError as error:
             made = str(error).partition(",")[0]
             raise UnknownModelError(f"{name} was {made}, which this page does not have; serve that model too") from None
-        return restoration
-
-    @property
-    def served(self) -> LoadedModel | None:
-        """The model that it takes; none for what is stored."""
-        if isinstance(self.entry.content, Raw):
-            return None
-        owners = {served.codec.identity: served for served in self.shelf.models.values() if served.codec is not None}
-        return owners[find_identity(self.entry.content.options.model.hex(), owners)]
-
-    @property
-    def num_rows(self) -> int:
-        """Rows that the network evaluates; a DamagedError for an entry that its model cannot have made."""
-        served, coded = self.served, self.entry.content
-        if served is None or isinstance(coded, Raw):
-            return 0
-        assert served.trained.exact is not None
-        plan, layout = served.trained.exact.coding, served.exact_codec.layout
-        number = plan.default if coded.options.schedule is None else coded.options.schedule
-        if number >= len(plan.schedules) or not layout.takes(self.entry.fields):
-            raise DamagedError("the file is damaged: it does not fit the model that it names")
-        return plan.schedules[number].num_calls * total_windows(served, layout.sizes(self.entry.fields, coded.side))
+        return cls(codecs=codecs, entry=entry, name=name, num_bytes=len(data), model=model, num_rows=num_rows)
 
     def run(self, job: Job) -> Event:
-        """Restore; what is not what was compressed fails its checks."""
+        """Restore; damaged content fails its checks."""
         started = time.perf_counter()
         job.expect(self.num_rows)
-        batching = Batching() if self.served is None else _Clock(job, self.served).batching("restoring")
-        (content,) = CodecSet(self.shelf.codecs).decode([self.entry], batching)
+        batching = Batching() if self.model is None else _Clock(job, self.model).batching("restoring")
+        (content,) = self.codecs.decode([self.entry], batching)
         if isinstance(content, ArdmError):
             raise DamagedError(f"the file is damaged: {content}") if isinstance(content, DamagedError) else content
         data = restored_file(content)
@@ -165,7 +149,7 @@ class Restoration:
             "original": len(data),
             "compressed": self.num_bytes,
             "seconds": round(time.perf_counter() - started, 3),
-            "looks": looks_of(content),
+            "looks": display(content),
         }
 
     def _restored_name(self) -> str:
@@ -175,18 +159,18 @@ class Restoration:
 
 
 class _Clock:
-    """Follows the work of a job and learns how fast it is."""
+    """Reports the progress of a job and measures its speed."""
 
-    def __init__(self, job: Job, served: LoadedModel) -> None:
-        self._job, self._served = job, served
+    def __init__(self, job: Job, model: PageModel) -> None:
+        self._job, self._model = job, model
         self._started, self._rows = time.perf_counter(), 0
 
     def batching(self, title: str) -> Batching:
-        """Batches short enough to stop between them."""
+        """Batches that take little time, so that the job can stop between them."""
         self._job.title = title
-        num_variables = self._served.trained.model.num_variables
-        a_row = self._served.coding_speed.seconds * num_variables
-        batch_size = max(1, min(256, int(SECONDS_A_BATCH / max(a_row, 1e-6))))
+        num_variables = self._model.ardm.num_variables
+        row_seconds = self._model.coding_speed.seconds * num_variables
+        batch_size = max(1, min(256, int(BATCH_SECONDS / max(row_seconds, 1e-6))))
         return Batching(batch_size=batch_size, on_batch=self._advance)
 
     def _advance(self, count: int) -> None:
@@ -194,26 +178,36 @@ class _Clock:
         self._job.advance(count)
 
     def lap(self) -> float:
-        """The seconds since the last lap."""
+        """The seconds since the last lap, from which the model's speed is updated."""
         now = time.perf_counter()
         seconds, rows = now - self._started, self._rows
         self._started, self._rows = now, 0
-        self._served.coding_speed.learn(seconds, rows * self._served.trained.model.num_variables)
+        self._model.coding_speed.learn(seconds, rows * self._model.ardm.num_variables)
         return seconds
 
 
-def total_windows(served: LoadedModel, sizes: Sequence[Shape]) -> int:
-    """The windows over canvases of some sizes."""
-    return sum(num_windows(size, served.trained.model.shape) for size in sizes if 0 not in size)
+def coded_rows(model: PageModel, fields: Fields, coded: Coded) -> int:
+    """Rows that the network evaluates; a DamagedError for an entry that its model cannot have written."""
+    assert model.trained.exact is not None
+    plan, layout = model.trained.exact.coding, model.exact_codec.layout
+    number = plan.default if coded.options.schedule is None else coded.options.schedule
+    if number >= len(plan.schedules) or not layout.takes(fields):
+        raise DamagedError("the file is damaged: it does not fit the model that it names")
+    return plan.schedules[number].num_calls * total_windows(model, layout.sizes(fields, coded.side))
 
 
-def coding_seconds(served: LoadedModel, num_rows: int) -> float:
-    """What so many rows are expected to take."""
-    return served.coding_speed.seconds * num_rows * served.trained.model.num_variables
+def total_windows(model: PageModel, sizes: Sequence[Shape]) -> int:
+    """The number of windows that cover canvases of these sizes."""
+    return sum(num_windows(size, model.ardm.shape) for size in sizes if 0 not in size)
+
+
+def coding_seconds(model: PageModel, num_rows: int) -> float:
+    """The expected seconds of some rows."""
+    return model.coding_speed.seconds * num_rows * model.ardm.num_variables
 
 
 def read_content(codec: ContentCodec, data: bytes, name: str, limits: PageLimits) -> Content:
-    """The content of a user's file; an error before anything large is unfolded."""
+    """The content of a user's file; an error before anything large is decoded."""
     if name.lower().endswith(SINGLE_SUFFIX):
         raise DataError(f"{name} is compressed already; it can be restored here")
     check_sound(data, limits.sound_samples)
@@ -221,23 +215,18 @@ def read_content(codec: ContentCodec, data: bytes, name: str, limits: PageLimits
         check_image(data, name, limits.pixels)
     with as_file(data, name) as path:
         content = codec.layout.read(path)
-    most = {"image": 4 * limits.pixels, "sound": limits.sound_samples}.get(content.fields.kind, limits.characters)
-    if content.num_variables > most:
-        raise TooLargeError(f"{name} has {content.num_variables:,} values; this page takes up to {most:,}")
+    max_values = {"image": 4 * limits.pixels, "sound": limits.sound_samples}.get(content.fields.kind, limits.characters)
+    if content.num_variables > max_values:
+        raise TooLargeError(f"{name} has {content.num_variables:,} values; this page takes up to {max_values:,}")
     return content
 
 
-def check_image(data: bytes, name: str, most: int) -> None:
-    """A DataError for what is no image, or has too many pixels, from its header alone."""
+def check_image(data: bytes, name: str, max_pixels: int) -> None:
+    """Raise a DataError for a file that is no image or has too many pixels, from its header alone."""
     try:
         with Image.open(io.BytesIO(data), formats=IMAGE_FORMATS) as image:
             width, height = image.size
     except DAMAGE:
         raise DataError(f"{name} is no image that can be read; PNG, WebP, BMP, GIF, TIFF and JPEG are") from None
-    if width * height > most:
-        raise TooLargeError(f"{name} has {width} x {height} pixels; this page takes up to {most:,} in all")
-
-
-def _decoded(models: CodecSet, data: bytes, batching: Batching) -> Content | ArdmError:
-    (restored,) = models.decode([models.entry_of(data)], batching)
-    return restored
+    if width * height > max_pixels:
+        raise TooLargeError(f"{name} has {width} x {height} pixels; this page takes up to {max_pixels:,} in all")

@@ -1,8 +1,6 @@
-"""The values of a request, each checked for its type and its range before anything is done with it."""
+"""The values of a request, each checked for its type and range before it is used."""
 
 import base64
-import binascii
-import math
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -14,8 +12,8 @@ from typing import Any
 from ardm.apps.serve.limits import PageLimits
 from ardm.errors import ArdmError, DataError
 
-LONGEST_NAME = 60
-"""Characters; file systems take 255 bytes."""
+MAX_NAME = 60
+"""Characters of a file's name; file systems take 255 bytes."""
 
 
 class PageRequest:
@@ -25,79 +23,75 @@ class PageRequest:
         self._values, self.limits = values, limits
 
     def has(self, name: str) -> bool:
-        """Whether a value is there."""
+        """Whether a value is given."""
         return self._values.get(name) is not None
 
-    def whole(self, name: str, least: int, most: int) -> int:
-        """A whole number in a range."""
+    def integer(self, name: str, low: int, high: int) -> int:
+        """An integer from low to high."""
         value = self._values.get(name)
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise DataError(f"{name} must be a whole number from {least} to {most}, got {_shown(value)}")
-        return value
+        is_fine = type(value) is int and low <= value <= high
+        return int(_checked(name, value, is_fine, f"a whole number from {low} to {high}"))
 
-    def number(self, name: str, least: float, most: float) -> float:
-        """A number in a range."""
+    def number(self, name: str, low: float, high: float) -> float:
+        """A number from low to high."""
         value = self._values.get(name)
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-        if not is_number or not least <= value <= most:  # type: ignore[operator]
-            raise DataError(f"{name} must be a number from {least:g} to {most:g}, got {_shown(value)}")
-        return float(value)  # type: ignore[arg-type]
+        is_fine = isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+        return float(_checked(name, value, is_fine, f"a number from {low:g} to {high:g}"))
 
     def flag(self, name: str) -> bool:
         """True or false."""
         value = self._values.get(name)
-        if not isinstance(value, bool):
-            raise DataError(f"{name} must be true or false, got {_shown(value)}")
-        return value
+        return bool(_checked(name, value, isinstance(value, bool), "true or false"))
 
     def choice(self, name: str, choices: Collection[str]) -> str:
         """One of some words."""
         value = self._values.get(name)
-        if not isinstance(value, str) or value not in choices:
-            raise DataError(f"{name} must be one of {', '.join(choices)}, got {_shown(value)}")
-        return value
+        is_fine = isinstance(value, str) and value in choices
+        return str(_checked(name, value, is_fine, f"one of {', '.join(choices)}"))
 
-    def text(self, name: str, most: int) -> str:
-        """A text of a limited number of characters, which UTF-8 can hold."""
-        value = self._values.get(name)
-        if not isinstance(value, str):
-            raise DataError(f"{name} must be a text, got {_shown(value)}")
-        if len(value) > most:
-            raise DataError(f"{name} has {len(value):,} characters; at most {most:,} are taken here")
+    def text(self, name: str, max_length: int) -> str:
+        """A text of at most this many characters, which UTF-8 can encode."""
+        value = self._string(name, "a text")
+        if len(value) > max_length:
+            raise DataError(f"{name} has {len(value):,} characters; this page takes up to {max_length:,}")
         if any("\ud800" <= c <= "\udfff" for c in value):
             raise DataError(f"{name} holds half a character (a surrogate); type it again")
         return value
 
     def content(self, name: str) -> bytes:
         """A file in base64."""
-        value = self._values.get(name)
-        if not isinstance(value, str):
-            raise DataError(f"{name} must be a file in base64, got {_shown(value)}")
+        value = self._string(name, "a file in base64")
         self.limits.check_file(len(value) * 3 // 4 - 2)
         try:
             data = base64.b64decode(value, validate=True)
-        except (binascii.Error, ValueError):
-            raise DataError(f"{name} is no valid base64") from None
+        except ValueError:
+            raise DataError(f"{name} is not valid base64") from None
         self.limits.check_file(len(data))
         return data
 
+    def _string(self, name: str, expected: str) -> str:
+        value = self._values.get(name)
+        return str(_checked(name, value, isinstance(value, str), expected))
 
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+
+def _checked(name: str, value: Any, is_fine: bool, expected: str) -> Any:
+    if not is_fine:
+        text = repr(value)
+        raise DataError(f"{name} must be {expected}, got {text if len(text) <= 40 else f'{text[:37]}...'}")
+    return value
 
 
-def plain_name(name: str, otherwise: str) -> str:
-    """The last part of a file's name, of ordinary characters only: what a browser sends is not trusted."""
+def plain_name(name: str, default: str) -> str:
+    """The last part of a file's name in plain characters; the name that a browser sends is not trusted."""
     last = re.split(r"[/\\]", name)[-1]
     kept = re.sub(r"[^\w .()+-]", "_", last).strip(" .")
     stem, suffix = os.path.splitext(kept)
-    return (stem[: LONGEST_NAME - len(suffix[:12])] + suffix[:12]) or otherwise
+    return (stem[: MAX_NAME - len(suffix[:12])] + suffix[:12]) or default
 
 
 @contextmanager
 def as_file(data: bytes, name: str) -> Iterator[Path]:
-    """A file with some content in a folder of its own, for as long as the block; errors do not tell where it lay."""
+    """A temporary file with some content; errors do not reveal its folder."""
     with TemporaryDirectory(prefix="ardm-") as folder:
         path = Path(folder) / name
         path.write_bytes(data)
@@ -108,5 +102,5 @@ def as_file(data: bytes, name: str) -> Iterator[Path]:
 
 
 def encoded(data: bytes) -> str:
-    """Bytes for JSON."""
+    """Bytes in base64, for JSON."""
     return base64.b64encode(data).decode()

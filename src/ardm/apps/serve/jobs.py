@@ -1,4 +1,4 @@
-"""Jobs: what the pages ask for, done by one thread in turn, each told to its page and stopped when that goes away."""
+"""Jobs of pages: one thread does them in turn, sends their events, and stops them when their page closes."""
 
 import logging
 import threading
@@ -11,12 +11,12 @@ from ardm.errors import ArdmError
 
 Event = dict[str, Any]
 Deliver = Callable[[Event | None], None]
-"""Takes a job's events, from any thread; None after the last one."""
+"""Takes a job's events from any thread; None after the last one."""
 Work = Callable[["Job"], Event]
-"""Does a job and returns its result; it must call `Job.check` at least once for every call of a network."""
+"""Does a job and returns its result; calls `Job.check` at least once per call of a network."""
 
-SECONDS_BETWEEN = 0.08
-"""Two reports of progress."""
+REPORT_SECONDS = 0.08
+"""Least time between two reports of progress."""
 
 
 class BusyError(ArdmError):
@@ -24,20 +24,20 @@ class BusyError(ArdmError):
 
 
 class Cancelled(Exception):
-    """Nobody waits for this job any more."""
+    """The page of a job has closed."""
 
 
 class Job:
-    """One piece of work, and the page that waits for it."""
+    """Work that a page waits for."""
 
-    def __init__(self, work: Work, deliver: Deliver, most_seconds: float) -> None:
-        self._work, self._deliver, self._most_seconds = work, deliver, most_seconds
+    def __init__(self, work: Work, deliver: Deliver, max_seconds: float) -> None:
+        self._work, self._deliver, self._max_seconds = work, deliver, max_seconds
         self._cancelled = threading.Event()
         self._deadline = float("inf")
         self._done = self._total = 0
         self._last_report = 0.0
         self.title = ""
-        """What is being done."""
+        """The current part of the work, for the page."""
 
     def cancel(self) -> None:
         """Stop at the next call of the network."""
@@ -45,50 +45,50 @@ class Job:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether it is to stop."""
+        """Whether the job is to stop."""
         return self._cancelled.is_set()
 
     def check(self) -> None:
-        """An exception if the job is to stop."""
+        """Raise an exception if the job is to stop."""
         if self.is_cancelled:
             raise Cancelled
         if time.monotonic() > self._deadline:
-            raise ArdmError(f"stopped after {self._most_seconds:g} seconds; use fewer calls or something smaller")
+            raise ArdmError(f"stopped after {self._max_seconds:g} seconds; use fewer calls or something smaller")
 
-    def tell(self, kind: str, **values: Any) -> None:
+    def send(self, kind: str, **values: Any) -> None:
         """Send an event to the page."""
         self._deliver({"kind": kind, **values})
 
     def expect(self, count: int) -> None:
-        """There is so much more to do."""
+        """Add to the work to do."""
         self._total += count
 
     def advance(self, count: int) -> None:
-        """So much more is done; an exception if the job is to stop."""
+        """Add to the work done, and raise an exception if the job is to stop."""
         self.check()
         self._done += count
         now = time.monotonic()
-        if now - self._last_report >= SECONDS_BETWEEN:
+        if now - self._last_report >= REPORT_SECONDS:
             self._last_report = now
-            self.tell("progress", done=self._done, total=max(self._done, self._total), title=self.title)
+            self.send("progress", done=self._done, total=max(self._done, self._total), title=self.title)
 
     def run(self) -> None:
-        """Do the work; whatever happens, the page hears of it in one line, and then that it was the last."""
-        self._deadline = time.monotonic() + self._most_seconds
+        """Do the work and send how it ends, in one event and then None."""
+        self._deadline = time.monotonic() + self._max_seconds
         try:
             self.check()
-            self.tell("start")
-            self.tell("result", **self._work(self))
+            self.send("start")
+            self.send("result", **self._work(self))
         except Cancelled:
-            self.tell("cancelled")
+            self.send("cancelled")
         except Exception as error:
-            self.tell("error", message=message_of(error))
+            self.send("error", message=message_of(error))
         finally:
             self._deliver(None)
 
 
 def message_of(error: Exception) -> str:
-    """One line for the page; what is no user's fault goes to the terminal with all that is known."""
+    """One line for the page; an unexpected error also goes to the log with its traceback."""
     if isinstance(error, MemoryError):
         return "there is not enough memory for this; use something smaller"
     if isinstance(error, ValueError):
@@ -100,8 +100,8 @@ def message_of(error: Exception) -> str:
 class Worker:
     """One thread that does jobs in turn."""
 
-    def __init__(self, most_waiting: int) -> None:
-        self._most_waiting = most_waiting
+    def __init__(self, max_waiting: int) -> None:
+        self._max_waiting = max_waiting
         self._waiting: deque[Job] = deque()
         self._running: Job | None = None
         self._changed = threading.Condition()
@@ -110,27 +110,27 @@ class Worker:
         self._thread.start()
 
     def check_room(self) -> None:
-        """A BusyError if another job cannot wait."""
+        """Raise a BusyError if no other job can wait."""
         if self._is_closed:
             raise BusyError("the server is shutting down")
-        if len(self._waiting) >= self._most_waiting:
-            raise BusyError(f"{self._most_waiting} jobs wait already; try again when one of them is done")
+        if len(self._waiting) >= self._max_waiting:
+            raise BusyError(f"{self._max_waiting} jobs wait already; try again when one of them is done")
 
     def submit(self, job: Job) -> None:
-        """Put a job at the end of the queue; a BusyError if that is full."""
+        """Put a job at the end of the queue, or raise a BusyError if it is full."""
         with self._changed:
             self.check_room()
             self._waiting.append(job)
-            self._tell_places()
+            self._send_places()
             self._changed.notify()
 
     def drop(self, job: Job) -> None:
-        """Stop a job, or take it out of the queue."""
+        """Stop a job, or remove it from the queue."""
         job.cancel()
         with self._changed:
             if job in self._waiting:
                 self._waiting.remove(job)
-                self._tell_places()
+                self._send_places()
 
     def close(self) -> None:
         """Stop all jobs and the thread."""
@@ -141,15 +141,9 @@ class Worker:
             self._changed.notify()
         self._thread.join(timeout=10)
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether there is nothing to do."""
-        with self._changed:
-            return self._running is None and not self._waiting
-
-    def _tell_places(self) -> None:
+    def _send_places(self) -> None:
         for place, job in enumerate(self._waiting):
-            job.tell("waiting", ahead=place + (self._running is not None))
+            job.send("waiting", ahead=place + (self._running is not None))
 
     def _work(self) -> None:
         while (job := self._next()) is not None:
@@ -163,5 +157,5 @@ class Worker:
             if not self._waiting:
                 return None
             self._running = self._waiting.popleft()
-            self._tell_places()
+            self._send_places()
             return self._running

@@ -1,48 +1,48 @@
-"""The most that the page may ask for, so that no request takes minutes or gigabytes."""
+"""Limits of a request, so that none takes minutes or gigabytes."""
 
 from dataclasses import dataclass
 
 from ardm.errors import TooLargeError
 
 STATES = 40
-"""Of a chain that the page is shown; more would only be skipped."""
+"""States of a chain that are sent to the page."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PageLimits:
-    """What one request may take."""
+    """Limits of one request."""
 
     file_bytes: int = 4 * 2**20
-    """Of a file that is sent."""
+    """Bytes of an uploaded file."""
     pixels: int = 2**18
-    """Of an image, to fill or to compress."""
+    """Pixels of an image."""
     characters: int = 2**16
-    """Of a text to compress."""
+    """Characters of a text."""
     sound_samples: int = 2**18
-    """Of a sound, all channels together."""
+    """Samples of a sound, over all channels."""
     samples: int = 12
-    """Drawn at once."""
+    """Samples drawn at once."""
     variables: int = 2**18
-    """Of all samples that are drawn at once, and"""
+    """Variables of all samples drawn at once."""
     outputs: int = 2**25
-    """numbers that the network gives for them in one call: what memory goes to."""
+    """Outputs of one network call for all samples, which take most of the memory."""
     seconds: float = 90.0
-    """That a job is expected to take; it is stopped after twice as many."""
+    """Expected time of a job, which is stopped after twice as long."""
     waiting: int = 4
     """Jobs in the queue."""
 
     @property
     def body_bytes(self) -> int:
-        """Of a request: a file in base64, and whatever else there is."""
+        """Bytes of a request: a file in base64, and other values."""
         return self.file_bytes * 4 // 3 + 2**19
 
     def check_file(self, num_bytes: int) -> None:
-        """A TooLargeError that tells the limit."""
+        """Raise a TooLargeError for a file beyond the limit."""
         if num_bytes > self.file_bytes:
             raise TooLargeError(f"the file has {num_bytes:,} bytes; this page takes up to {self.file_bytes:,}")
 
     def check_seconds(self, seconds: float) -> None:
-        """A TooLargeError for work that is expected to take too long."""
+        """Raise a TooLargeError for work that is expected to take too long."""
         if seconds > self.seconds:
             raise TooLargeError(
                 f"this would take about {seconds:,.0f} seconds here, and the page allows {self.seconds:g}; "
@@ -50,10 +50,10 @@ class PageLimits:
             )
 
     def check_memory(self, num_variables: int, outputs_each: int) -> None:
-        """A TooLargeError for samples that would take too much memory at once."""
+        """Raise a TooLargeError for samples that would take too much memory at once."""
         share = max(num_variables / self.variables, num_variables * outputs_each / self.outputs)
         if share > 1:
             raise TooLargeError(
-                f"so many samples of this size at once take {share:.1f} times the memory that this page may use; "
+                f"these samples at once take {share:.1f} times the memory that this page may use; "
                 "draw fewer, or use something smaller"
             )

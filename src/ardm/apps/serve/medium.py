@@ -1,30 +1,15 @@
-"""What every medium offers the page."""
+"""The interface of each medium's page: requests to items with gaps, and states of samples to JSON."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Int
 
 from ardm.apps.serve.inputs import PageRequest, encoded
 from ardm.media.images.pictures import Picture, quick_png
 from ardm.media.medium import GappedItem
 from ardm.orders import Shape
-
-States = Int[np.ndarray, "N D"]
-"""Classes of N samples; a variable that is not revealed yet has a class beyond the last one."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Start:
-    """What samples begin with."""
-
-    shape: Shape
-    gaps: GappedItem | None
-    """None: with nothing."""
-    length: int
-    """Variables from here on are left out; without gaps there are none."""
+from ardm.tasks.draw import States
 
 
 @runtime_checkable
@@ -32,16 +17,25 @@ class PageMedium(Protocol):
     """One kind of data around one model, as the page shows it."""
 
     def facts(self) -> dict[str, Any]:
-        """What the page must know of the model."""
+        """The facts about the model that the page needs."""
 
-    def start(self, asked: PageRequest) -> Start:
-        """What to begin with."""
+    def start(self, request: PageRequest) -> GappedItem:
+        """The item to fill; nothing of it is known where samples are drawn from nothing."""
 
-    def shown(self, states: States, start: Start) -> dict[str, Any]:
-        """States on the way."""
+    def show_states(self, states: States, gaps: GappedItem) -> dict[str, Any]:
+        """Samples on the way, for the page."""
 
-    def finished(self, states: States, start: Start) -> dict[str, Any]:
-        """The samples themselves."""
+    def show_samples(self, samples: States, gaps: GappedItem) -> dict[str, Any]:
+        """Finished samples, for the page."""
+
+
+def item_to_fill(shape: Shape, values: np.ndarray | None = None, known: np.ndarray | None = None) -> GappedItem:
+    """An item of which some values are known, by default none."""
+    if values is None or known is None:
+        values, known = np.zeros(shape, np.int64), np.zeros(shape, bool)
+    return GappedItem(
+        values=np.where(known, values, 0).astype(np.int64).ravel(), known=known.ravel(), shape=shape, length=known.size
+    )
 
 
 def png(picture: Picture) -> str:

@@ -1,25 +1,22 @@
-"""The models that the page offers: loaded, timed, and what their profiles promise for each number of calls."""
+"""The models that the page offers: loaded, timed, and their expected bits for each number of calls."""
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 
-from ardm.checkpoint import TrainedModel, load_model
+from ardm.codec.format.options import find_identity
 from ardm.compression.content_codec import ContentCodec
 from ardm.errors import DataError, UsageError
 from ardm.planner import plan_gaps, schedule_bits
 from ardm.pretrained import bundled_models, find_model
-from ardm.profile import monotone
-from ardm.runtime.device import Runtime
-from ardm.schedule import Schedule, full_schedule, uniform_schedule
+from ardm.schedule import Schedule, uniform_schedule
+from ardm.tasks.load import LoadedModel, load
+from ardm.tasks.plan import Losses, is_measured, monotone_losses
 
 BUDGETS = 32
 """Numbers of calls on a slider."""
@@ -29,39 +26,36 @@ MEMORY = 0.7
 
 @dataclass
 class Speed:
-    """Seconds that one call takes for each variable of each item: a running mean of what was measured."""
+    """A running mean of the seconds per call and variable."""
 
-    seconds: float
+    seconds: float = 0.0
 
     def learn(self, seconds: float, num_variables: int) -> None:
-        """Calls of so many variables in all took so long."""
+        """Include calls that computed this many variables in all."""
         if num_variables > 0:
             self.seconds = MEMORY * self.seconds + (1 - MEMORY) * seconds / num_variables
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """A number of calls, and what it is expected to cost."""
+    """A number of calls with its expected cost."""
 
     calls: int
     bits: float | None
-    """In all; None where the model's losses have not been measured."""
+    """Bits per item; None if the model's losses have not been measured."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LoadedModel:
+class PageModel(LoadedModel):
     """A model that the page offers."""
 
     key: str
-    """How pages name it."""
+    """The name of the model in requests."""
     title: str
-    trained: TrainedModel
-    device: torch.device
-    autocast: Callable[[], AbstractContextManager[Any]]
-    speed: Speed = field(default_factory=lambda: Speed(seconds=0.0))
-    """Of sampling."""
-    coding_speed: Speed = field(default_factory=lambda: Speed(seconds=0.0))
-    """Of the codec."""
+    speed: Speed = field(default_factory=Speed)
+    """The speed of sampling."""
+    coding_speed: Speed = field(default_factory=Speed)
+    """The speed of the codec."""
 
     @property
     def medium(self) -> str:
@@ -70,98 +64,93 @@ class LoadedModel:
 
     @cached_property
     def codec(self) -> ContentCodec | None:
-        """The codec of an exact model."""
+        """The codec of an exact model; None for trained weights."""
         return None if self.trained.exact is None else ContentCodec(self.trained)
 
     @property
     def exact_codec(self) -> ContentCodec:
-        """The same; a UsageError where the model has none."""
+        """The codec of an exact model; a UsageError for trained weights."""
         if self.codec is None:
             raise UsageError(f"{self.title} holds trained weights; `ardm export` makes an exact model that compresses")
         return self.codec
 
     @cached_property
-    def losses(self) -> Float[np.ndarray, "S D"] | None:
-        """The profile for planning; None where it has not been measured."""
-        profile = self.trained.profile
-        if not profile.counts.any(dim=1).all():
-            return None
-        return monotone(profile.bits.cpu().numpy(), profile.counts.cpu().numpy(), method="smooth")
+    def losses(self) -> Losses | None:
+        """The monotone losses for planning; None if they have not been measured."""
+        return monotone_losses(self.trained.profile) if is_measured(self.trained.profile) else None
 
     def seconds_for(self, num_calls: int, num_items: int, num_variables: int) -> float:
-        """What so many calls for each of so many items are expected to take."""
+        """The expected seconds of some calls for each of some items."""
         return self.speed.seconds * num_calls * num_items * num_variables
 
     def schedule(self, num_calls: int, first: int, last: int) -> Schedule:
-        """The best schedule of the steps first..last, or a uniform one without a profile."""
-        num_stages = self.trained.model.num_stages
-        num_calls = min(max(num_calls, num_stages), num_stages * (last - first))
-        if num_calls == num_stages * (last - first):
-            return full_schedule(last, num_stages=num_stages, first_step=first)
+        """The best schedule of the steps first..last, or a uniform one without measured losses."""
+        num_stages = self.ardm.num_stages
+        num_calls = max(num_calls, num_stages)
         if self.losses is None:
             return uniform_schedule(last, num_calls, num_stages=num_stages, first_step=first)
         return plan_gaps(self.losses, num_calls, first, last).schedule
 
     def budgets(self, first: int, last: int) -> list[Budget]:
-        """Numbers of calls from the fewest to one for each variable, each with what it is expected to cost."""
-        least = self.trained.model.num_stages
-        most = least * (last - first)
-        counts = sorted({round(c) for c in np.geomspace(least, most, BUDGETS)})
-        return [Budget(calls=c, bits=self._bits(c, first, last)) for c in counts]
-
-    def _bits(self, num_calls: int, first: int, last: int) -> float | None:
-        if self.losses is None:
-            return None
-        return plan_gaps(self.losses, num_calls, first, last).bits
+        """Budgets from the fewest calls to one call for each variable."""
+        num_stages, losses = self.ardm.num_stages, self.losses
+        counts = sorted({round(c) for c in np.geomspace(num_stages, num_stages * (last - first), BUDGETS)})
+        bits = [None if losses is None else plan_gaps(losses, calls, first, last).bits for calls in counts]
+        return [Budget(calls=c, bits=b) for c, b in zip(counts, bits, strict=True)]
 
     def coding_budgets(self) -> list[Budget]:
-        """The schedules that the codec has, with the expected bits of a window; none for trained weights.
+        """The codec's schedules with the expected bits of a window; none for trained weights.
 
-        The profile is one of random orders, and says nothing of strands.
+        The profile is measured in random orders, and says nothing about strands.
         """
         if self.trained.exact is None:
             return []
-        schedules = self.trained.exact.coding.schedules
-        losses = None if self.trained.exact.coding.order.name == "strands" else self.losses
-        bits = [None if losses is None else schedule_bits(losses, schedule) for schedule in schedules]
-        return [Budget(calls=s.num_calls, bits=b) for s, b in zip(schedules, bits, strict=True)]
+        coding = self.trained.exact.coding
+        losses = None if coding.order.name == "strands" else self.losses
+        bits = [None if losses is None else schedule_bits(losses, schedule) for schedule in coding.schedules]
+        return [Budget(calls=s.num_calls, bits=b) for s, b in zip(coding.schedules, bits, strict=True)]
 
     def time_calls(self) -> None:
-        """Learn how long a call takes, from a few."""
-        self._call()  # compiles and chooses what to compute with
+        """Measure the time of a call."""
+        self._call()  # compiles, and chooses kernels
         self.speed.seconds = self.coding_speed.seconds = min(self._call() for _ in range(3))
 
     def _call(self) -> float:
-        """The seconds for each variable of one call."""
-        model = self.trained.model
-        inputs = torch.full((1, model.num_variables), model.depth.absorbing_value, device=self.device)
-        zero = torch.zeros(1, dtype=torch.long, device=self.device)
+        """The seconds per variable of one call."""
+        model, device = self.ardm, self.runtime.device
+        inputs = torch.full((1, model.num_variables), model.depth.absorbing_value, device=device)
+        zero = torch.zeros(1, dtype=torch.long, device=device)
         start = time.perf_counter()
-        with torch.no_grad(), self.autocast():
+        with torch.no_grad(), self.runtime.autocast():
             model.outputs(inputs, torch.zeros_like(inputs, dtype=torch.bool), zero, zero).sum().item()
         return (time.perf_counter() - start) / model.num_variables
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModelStore:
-    """All models of a server, by the names that pages use."""
+    """All models of a server, by the names in requests."""
 
-    models: dict[str, LoadedModel]
+    models: dict[str, PageModel]
 
-    def find(self, key: str) -> LoadedModel:
+    def find(self, key: str) -> PageModel:
         """The model of a name; a DataError if there is none."""
         if key not in self.models:
             raise DataError(f"there is no model {key[:20]!r} here; reload the page")
         return self.models[key]
 
+    def find_by_identity(self, short_identity: bytes) -> PageModel:
+        """The exact model with an identity that begins with these bytes; an UnknownModelError if there is none."""
+        owners = {model.codec.identity: model for model in self.models.values() if model.codec is not None}
+        return owners[find_identity(short_identity.hex(), owners)]
+
     @property
     def codecs(self) -> list[ContentCodec]:
-        """Of the exact ones."""
-        return [served.codec for served in self.models.values() if served.codec is not None]
+        """The codecs of the exact models."""
+        return [model.codec for model in self.models.values() if model.codec is not None]
 
 
 def find_models(paths: Sequence[Path]) -> list[Path]:
-    """The models to offer: those given by path or name, or all bundled models."""
+    """The files of the named models, or of all bundled ones."""
     found = [find_model(path) for path in paths] or list(bundled_models().values())
     if not found:
         raise UsageError(
@@ -170,19 +159,11 @@ def find_models(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def load_shelf(paths: Sequence[Path], device: str | None = None) -> ModelStore:
-    """Load models and time them."""
-    runtime = Runtime.choose(device)
-    served = [
-        LoadedModel(
-            key=str(number),
-            title=path.resolve().name,
-            trained=load_model(path, runtime.device),
-            device=runtime.device,
-            autocast=runtime.autocast,
-        )
-        for number, path in enumerate(find_models(paths), start=1)
-    ]
-    for one in served:
-        one.time_calls()
-    return ModelStore(models={one.key: one for one in served})
+def load_models(paths: Sequence[Path], device: str | None = None) -> ModelStore:
+    """Models loaded and timed."""
+    models = {}
+    for number, path in enumerate(find_models(paths), start=1):
+        loaded, key = load(path, device), str(number)
+        models[key] = PageModel(key=key, title=path.resolve().name, trained=loaded.trained, runtime=loaded.runtime)
+        models[key].time_calls()
+    return ModelStore(models=models)

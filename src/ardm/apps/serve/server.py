@@ -1,4 +1,4 @@
-"""The server on its port."""
+"""The HTTP server of the page."""
 
 import asyncio
 import socket
@@ -8,13 +8,13 @@ from collections.abc import Callable
 import uvicorn
 
 from ardm.apps.serve.app import make_app
-from ardm.apps.serve.guard import EVERYWHERE
 from ardm.apps.serve.models import ModelStore
+from ardm.apps.serve.security import EVERYWHERE
 from ardm.errors import UsageError
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens at an address; a UsageError where that cannot be had."""
+    """A socket that listens at an address; a UsageError if that fails."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)
@@ -26,16 +26,16 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 
 def address(host: str, port: int) -> str:
-    """Where to open the page."""
+    """The URL of the page."""
     name = "localhost" if host in EVERYWHERE else f"[{host}]" if ":" in host else host
     return f"http://{name}:{port}/"
 
 
 def run_server(
-    shelf: ModelStore, listener: socket.socket, host: str, on_start: Callable[[], None] = lambda: None
+    store: ModelStore, listener: socket.socket, host: str, on_start: Callable[[], None] = lambda: None
 ) -> None:
     """Serve until interrupted."""
-    app = make_app(models, host=host)
+    app = make_app(store, host=host)
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -50,14 +50,14 @@ def run_server(
 
 
 class _Server(uvicorn.Server):
-    """Tells when it has started, and stops all jobs before it waits for their pages."""
+    """Calls back when it has started, and stops all jobs before it waits for their pages."""
 
     def __init__(self, config: uvicorn.Config, on_start: Callable[[], None], on_stop: Callable[[], None]) -> None:
         super().__init__(config)
         self._on_start, self._on_stop = on_start, on_stop
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and tell."""
+        """Start, and call back."""
         await super().startup(sockets=sockets)
         if self.started:
             self._on_start()
@@ -69,5 +69,5 @@ class _Server(uvicorn.Server):
 
 
 def open_browser(url: str) -> None:
-    """Show the page in the user's browser, where there is one."""
+    """Show the page in the user's browser, if there is one."""
     webbrowser.open(url)

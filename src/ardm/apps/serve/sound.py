@@ -6,94 +6,93 @@ import numpy as np
 from jaxtyping import Int16
 
 from ardm.apps.serve.inputs import PageRequest, as_file, encoded, plain_name
-from ardm.apps.serve.medium import Start, States, png, rounded
-from ardm.apps.serve.models import LoadedModel
+from ardm.apps.serve.medium import item_to_fill, png, rounded
+from ardm.apps.serve.models import PageModel
 from ardm.data.sound_files import wav_file
-from ardm.data.sounds import ZERO_CLASS, Clip, read_audio
+from ardm.data.sounds import ZERO_CLASS, Clip, read_clip
 from ardm.errors import DataError
 from ardm.media.medium import GappedItem
 from ardm.media.sounds.spectrograms import spectrogram
+from ardm.tasks.draw import States
 
 PEAKS = 400
-"""Columns in which a waveform is drawn."""
+"""Columns of a drawn waveform."""
 
 
 class SoundPage:
     """Sounds of a model."""
 
-    def __init__(self, served: LoadedModel) -> None:
-        assert served.trained.sample_rate is not None
-        self._rate, self._shape = served.trained.sample_rate, served.trained.model.shape
+    def __init__(self, model: PageModel) -> None:
+        assert model.trained.sample_rate is not None
+        self._rate, self._shape = model.trained.sample_rate, model.ardm.shape
 
     def facts(self) -> dict[str, Any]:
-        """Samples a second, and the length that it was trained on."""
+        """Samples per second, and the length that the model was trained on."""
         return {"rate": self._rate, "samples": self._shape[0]}
 
-    def start(self, asked: PageRequest) -> Start:
-        """A file and a range of time in it to fill; without a file nothing but the model's own length."""
-        if not asked.has("file"):
-            return Start(shape=self._shape, gaps=None, length=self._shape[0])
-        samples = self._clip(asked).samples
-        first, last = self._range(asked, len(samples))
+    def start(self, request: PageRequest) -> GappedItem:
+        """A file with a range of time to fill; without a file a sound of the model's length, all of it a gap."""
+        if not request.has("file"):
+            return item_to_fill(self._shape)
+        samples = self._clip(request).samples
+        first, last = self._range(request, len(samples))
         known = np.ones(len(samples), bool)
         known[first:last] = False
-        values = np.where(known, samples.astype(np.int64) + ZERO_CLASS, 0)
-        gaps = GappedItem(values=values, known=known, shape=(len(samples),), length=len(samples))
-        return Start(shape=gaps.shape, gaps=gaps if known.any() else None, length=gaps.length)
+        return item_to_fill(known.shape, samples.astype(np.int64) + ZERO_CLASS, known)
 
-    def _clip(self, asked: PageRequest) -> Clip:
-        data = asked.content("file")
-        check_sound(data, asked.limits.sound_samples)
-        with as_file(data, plain_name(asked.text("name", 1000), "sound.wav")) as path:
-            clip = read_audio(path)
+    def _clip(self, request: PageRequest) -> Clip:
+        data = request.content("file")
+        check_sound(data, request.limits.sound_samples)
+        with as_file(data, plain_name(request.text("name", 1000), "sound.wav")) as path:
+            clip = read_clip(path)
         if clip.rate != self._rate:
-            raise DataError(f"it has {clip.rate} samples a second, and this model is for {self._rate}; resample it")
-        if len(clip.samples) > asked.limits.sound_samples:
-            raise DataError(f"it has {len(clip.samples):,} samples; this page takes {asked.limits.sound_samples:,}")
+            raise DataError(f"it has {clip.rate} samples per second, and this model is for {self._rate}; resample it")
+        if len(clip.samples) > request.limits.sound_samples:
+            raise DataError(f"it has {len(clip.samples):,} samples; this page takes {request.limits.sound_samples:,}")
         return clip
 
-    def _range(self, asked: PageRequest, num_samples: int) -> tuple[int, int]:
+    def _range(self, request: PageRequest, num_samples: int) -> tuple[int, int]:
         seconds = num_samples / self._rate
-        start, stop = (asked.number(name, 0.0, seconds) for name in ("start", "stop"))
+        start, stop = (request.number(name, 0.0, seconds) for name in ("start", "stop"))
         first, last = round(start * self._rate), round(stop * self._rate)
         if not first < last:
             raise DataError(f"nothing to fill: choose a range of time, got {start:g} to {stop:g} seconds")
         return first, last
 
-    def preview(self, asked: PageRequest) -> dict[str, Any]:
-        """How a file looks."""
-        clip = self._clip(asked)
-        return {"seconds": len(clip.samples) / clip.rate, "samples": len(clip.samples)} | looks(clip.samples)
+    def preview(self, request: PageRequest) -> dict[str, Any]:
+        """The length, the waveform and the spectrogram of a file."""
+        clip = self._clip(request)
+        return {"seconds": len(clip.samples) / clip.rate, "samples": len(clip.samples)} | pictures_of(clip.samples)
 
-    def shown(self, states: States, start: Start) -> dict[str, Any]:
-        """Spectrograms; what is hidden is silent."""
+    def show_states(self, states: States, gaps: GappedItem) -> dict[str, Any]:
+        """Spectrograms; hidden samples are silent."""
         return {"spectrograms": [png(spectrogram(_samples(state))) for state in states]}
 
-    def finished(self, states: States, start: Start) -> dict[str, Any]:
-        """WAV files, and how they look."""
-        sounds = [_samples(state) for state in states]
+    def show_samples(self, samples: States, gaps: GappedItem) -> dict[str, Any]:
+        """WAV files with their waveforms and spectrograms."""
+        sounds = [_samples(state) for state in samples]
         files = [encoded(wav_file(sound[:, None], self._rate)) for sound in sounds]
-        return self.shown(states, start) | {"files": files, "peaks": [peaks(sound) for sound in sounds]}
+        return self.show_states(samples, gaps) | {"files": files, "peaks": [peaks(sound) for sound in sounds]}
 
 
-def looks(samples: Int16[np.ndarray, "N"]) -> dict[str, Any]:
-    """A sound's waveform and spectrogram."""
+def pictures_of(samples: Int16[np.ndarray, "N"]) -> dict[str, Any]:
+    """The waveform and the spectrogram of a sound."""
     return {"peaks": peaks(samples), "spectrogram": png(spectrogram(samples))}
 
 
 def peaks(samples: Int16[np.ndarray, "N"]) -> list[float]:
-    """The loudest sample of each column of a drawn waveform, from 0 to 1."""
+    """The loudest sample in each column of a drawn waveform, from 0 to 1."""
     parts = np.array_split(np.abs(samples.astype(np.int64)), min(PEAKS, len(samples)))
     return rounded([part.max() / 2**15 for part in parts])
 
 
-def check_sound(data: bytes, most: int) -> None:
-    """A DataError for a FLAC file that would unfold to more samples than are taken; WAV files hold what they hold."""
+def check_sound(data: bytes, max_samples: int) -> None:
+    """Raise a DataError for a FLAC file that would decode to too many samples; a WAV file cannot grow."""
     if data[:4] == b"fLaC":
         fields = int.from_bytes(data[18:26], "big")
         count = fields % 2**36 * ((fields >> 41) % 8 + 1)
-        if count > most:
-            raise DataError(f"it has {count:,} samples; this page takes {most:,}")
+        if count > max_samples:
+            raise DataError(f"it has {count:,} samples; this page takes {max_samples:,}")
 
 
 def _samples(state: np.ndarray) -> Int16[np.ndarray, "N"]:

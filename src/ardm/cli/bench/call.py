@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ardm.cli.bench.common import OfPresets
-from ardm.cli.common import load
 from ardm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ class BenchCall(OfPresets):
     """One call of the networks of presets, or of an exact model beside its float32 twin."""
 
     model: Path | None = None
-    """Instead of presets, an exact model's file or its name in the box."""
+    """Instead of presets, an exact model's file or the name of a bundled model."""
     batch_size: int | None = None
     """Items of a call, by default 1."""
 
@@ -38,8 +37,9 @@ class BenchCall(OfPresets):
         if self.presets or self.base is not None:
             raise UsageError("time the networks of presets, with --base or without, or an exact model, not both")
         from ardm.apps.bench.exact_call import time_exact_call
+        from ardm.tasks.load import load
 
-        trained, *_ = load(path, self.device)
+        trained = load(path, self.device).trained
         if trained.exact is None:
             raise UsageError(f"{path} is no exact model; ardm export makes one of it")
         how: Any = {"name": path.name, "batch_size": self.batch_size or 1, "seconds": self.seconds}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from ardm.cli.bench.common import OnDevice
-from ardm.cli.common import facts_of, load, require_positive
+from ardm.cli.common import facts_of, require_positive
 from ardm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class BenchCodec(OnDevice):
     """Your own files, folders and patterns, taken whole as by `ardm compress`, one compressed file for each; empty ones
     are left out."""
     model: Path
-    """An exact model's file, or its name in the box."""
+    """An exact model's file, or the name of a bundled model."""
     data: Path | None = None
     """Instead of files, a data set such as the model was trained on: items of the model's size, and what rivals learn
     from. A folder without the benchmark that the model is for is taken as files."""
@@ -61,8 +61,9 @@ class BenchCodec(OnDevice):
         if self.seed is not None and self.seed < 0:
             raise UsageError(f"--seed must not be negative, got {self.seed}")
         from ardm.apps.bench.ours import our_codecs
+        from ardm.tasks.load import load
 
-        trained, *_ = load(self.model, self.device)
+        trained = load(self.model, self.device).trained
         ours = our_codecs(trained, self.calls, batch_size=self.batch_size)
         media, rows = self._rows(trained, ours)
         model = facts_of(trained)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ardm.cli.bench.common import OfPresets
-from ardm.cli.common import facts_of, load, make_schedule, require_a_call_a_stage, require_positive
+from ardm.cli.common import facts_of, require_call_per_stage, require_positive
 from ardm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class BenchSample(OfPresets):
     """Samples of presets, or of a model: items a second by items and calls, and the network's share of the time."""
 
     model: Path | None = None
-    """Instead of presets, a run's folder, a model's file or its name in the box."""
+    """Instead of presets, a run's folder, a model's file or the name of a bundled model."""
     calls: tuple[int, ...] = (20, 50)
     """Calls for a sample; one for each variable of each stage at most."""
     items: tuple[int, ...] = (1, 4, 16, 64, 256, 1024, 4096)
@@ -48,7 +48,9 @@ class BenchSample(OfPresets):
 
         runtime, batch_size = self.runtime(), self.batch_size or BATCH_SIZE
         for source in self._sources():
-            for schedule in [source.schedule_of(calls) for calls in self.calls]:
+            for calls in self.calls:
+                require_call_per_stage(calls, source.model.num_stages)
+            for schedule in map(source.schedule_of, self.calls):
                 for num_items in self.items:
                     yield time_sampling(
                         source.model,
@@ -66,12 +68,15 @@ class BenchSample(OfPresets):
         if self.model is None:
             yield from map(self._random_source, self.configurations())
             return
-        trained, *_ = load(self.model, self.device)
+        from ardm.tasks.load import load
+        from ardm.tasks.plan import make_schedule
+
+        trained = load(self.model, self.device).trained
         yield Source(
             name=self.model.name,
             model=trained.model,
             num_parameters=facts_of(trained)["parameters"],
-            schedule_of=lambda calls: make_schedule(trained, calls, "planned"),
+            schedule_of=partial(make_schedule, trained),
         )
 
     def _random_source(self, config: "RunConfig") -> "Source":
@@ -98,9 +103,7 @@ class Source:
 
 
 def even_schedule(model: "ARDM", num_calls: int) -> "Schedule":
-    """Calls for as many variables each, one for each stage at least."""
+    """A schedule whose calls reveal equal numbers of variables."""
     from ardm.schedule import uniform_schedule
 
-    require_a_call_a_stage(num_calls, model.num_stages)
-    num_calls = min(num_calls, model.num_stages * model.num_variables)
     return uniform_schedule(model.num_variables, num_calls, num_stages=model.num_stages)

@@ -1,7 +1,7 @@
-"""Who may talk to the server: pages that it served itself, under a name that is its own.
+"""Only pages that the server itself sent may use it, under one of its own names.
 
-Another site's page can send requests to localhost, and a name of its own may point there (DNS rebinding): the Host and
-Origin headers tell. Headers of the answers keep the page from loading anything from elsewhere and from being framed.
+Another site's page can send requests to localhost, and can point its own name there (DNS rebinding): the Host and
+Origin headers reveal both. Response headers keep the page from loading anything from elsewhere and from being framed.
 """
 
 import ipaddress
@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 EVERYWHERE = frozenset({"0.0.0.0", "::", ""})
-ANSWER_HEADERS = {
+RESPONSE_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob: data:; "
         "media-src blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
@@ -26,8 +26,8 @@ ANSWER_HEADERS = {
 }
 
 
-class Guard:
-    """Refuses requests of others, and adds headers to all answers."""
+class SecurityMiddleware:
+    """Refuses requests from other sites, and adds headers to all responses."""
 
     def __init__(self, app: ASGIApp, host: str) -> None:
         self._app, self._host = app, host
@@ -40,7 +40,7 @@ class Guard:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(ANSWER_HEADERS)
+                MutableHeaders(scope=message).update(RESPONSE_HEADERS)
             await send(message)
 
         reason = refusal(Headers(scope=scope), self._host)
@@ -49,21 +49,21 @@ class Guard:
 
 
 def refusal(headers: Headers, own_host: str) -> str | None:
-    """Why a request is refused; None if it is not."""
+    """The reason to refuse a request; None to answer it."""
     host = headers.get("host", "")
     if not is_own_name(_name(host), own_host):
         return f"this server does not answer for the host {host[:80]!r}; open it by the address that it printed"
     origin = headers.get("origin")
     if origin is not None and origin.lower() != f"http://{host.lower()}":
         return "this server answers only to its own page; open it by the address that it printed"
-    is_link = headers.get("sec-fetch-mode") == "navigate"  # to the page, which anybody may show; it is JSON that acts
+    is_link = headers.get("sec-fetch-mode") == "navigate"  # to the page, which has no effects
     if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not is_link:
         return "this server answers only to its own page; open it by the address that it printed"
     return None
 
 
 def is_own_name(name: str, own_host: str) -> bool:
-    """Whether a server at a host is called by this name. One that listens everywhere has any numeric address."""
+    """Whether a server at a host has this name; one that listens everywhere has any numeric address."""
     if own_host in EVERYWHERE:
         return name in LOCAL_NAMES or name == socket.gethostname().lower() or _is_address(name)
     return name == own_host.lower() or (own_host in LOCAL_NAMES and name in LOCAL_NAMES)

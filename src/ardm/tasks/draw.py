@@ -1,0 +1,178 @@
+"""Draw items: in any order, by any schedule, from nothing or around what is known.
+
+All programs draw here. Processes share the batches, each of which has its own generator, so that it does not matter
+which process draws it. States are brought to the host only after the calls that are kept: that waits for the device.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from ardm.baselines import methods
+from ardm.codec.format.options import OrderChoice
+from ardm.errors import UsageError
+from ardm.media.medium import GappedItem
+from ardm.model import ARDM
+from ardm.nn.recorded import for_many_calls
+from ardm.orders import Shape
+from ardm.parametrizations import LogisticMixtureParametrization
+from ardm.runtime.device import Runtime
+from ardm.sample import BATCH_SIZE, batch_generator, batch_sizes, sample_chain
+from ardm.schedule import Schedule
+from ardm.tasks.load import LoadedBaseline, LoadedModel
+from ardm.tasks.plan import make_orders, make_schedule
+
+States = Int[np.ndarray, "N D"]
+"""Classes of N items; a variable that a one-stage model has not revealed has class K."""
+Look = Callable[[], Tensor]
+"""Returns the state of a batch after a call, on the device."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawOptions:
+    """How many items to draw, how, and callbacks for progress."""
+
+    num_items: int = 1
+    order: str | OrderChoice = "random"
+    temperature: float = 1.0
+    """Below 1 sharpens the distribution; 1 samples from the model itself."""
+    top_p: float = 1.0
+    """Keep only the likeliest classes with this much probability; 1 keeps all."""
+    batch_size: int = BATCH_SIZE
+    """Items drawn together; another size uses different random draws."""
+    seed: int = 0
+    num_states: int = 1
+    """States of a chain to keep, the last of which is the item; 1 keeps the items alone."""
+    on_call: Callable[[], None] = lambda: None
+    """Called after each call of the network."""
+    on_state: Callable[[int, States], None] = lambda call, states: None
+    """Called with the number of calls made and each state that is kept."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Drawn:
+    """Items, and states on the way to them."""
+
+    states: Sequence[States]
+    """The last ones are the items."""
+    calls: Sequence[int]
+    """The number of calls made when each state was reached."""
+    shape: Shape
+    seconds: float
+
+    @property
+    def samples(self) -> States:
+        """The classes of each item."""
+        return self.states[-1]
+
+
+DEFAULTS = DrawOptions()
+
+
+def draw(
+    loaded: LoadedModel,
+    schedule: Schedule | None = None,
+    options: DrawOptions = DEFAULTS,
+    gaps: GappedItem | None = None,
+) -> Drawn:
+    """Items of a model; by default with one variable per call. With gaps, the rest of each item is given.
+
+    >>> import ardm
+    >>> from ardm.tasks.draw import DrawOptions, draw
+    >>> from ardm.tasks.load import load
+    >>> drawn = draw(load("text"), ardm.uniform_schedule(250, 5), DrawOptions(num_items=2, num_states=3))
+    >>> drawn.calls, drawn.samples.shape
+    ([1, 3, 5], (2, 250))
+    """
+    model, runtime = loaded.ardm, loaded.runtime
+    if options.top_p < 1 and isinstance(model.parametrization, LogisticMixtureParametrization):
+        raise UsageError("top-p needs a list of classes, which logistic mixtures do not have; use the temperature")
+    schedule = schedule or make_schedule(loaded.trained)
+    how: Any = {"num_items": options.num_items, "batch_size": options.batch_size, "compiles": runtime.compile}
+    with runtime.autocast(), for_many_calls(model, num_calls=schedule.num_calls, **how) as called:
+        start = partial(chain, called, schedule, options=options, gaps=gaps)
+        return _draw_batches(start, schedule.num_calls, model.shape, runtime, options)
+
+
+def draw_baseline(loaded: LoadedBaseline, options: DrawOptions = DEFAULTS) -> Drawn:
+    """Items of a baseline, which are drawn as it was trained: order, temperature and top-p do not matter.
+
+    >>> from ardm.tasks.draw import draw_baseline
+    >>> from ardm.tasks.load import load, with_diffusion_steps
+    >>> draw_baseline(with_diffusion_steps(load("text"), 3)).calls
+    [3]
+    """
+    model, runtime = loaded.trained.model, loaded.runtime
+
+    def start(num_items: int, generator: torch.Generator) -> Iterator[Look]:
+        return (state.cpu for state in methods.sample_chain(model, num_items, generator))
+
+    with runtime.autocast():
+        return _draw_batches(start, model.num_calls, model.shape, runtime, options)
+
+
+def chain(
+    model: ARDM,
+    schedule: Schedule,
+    num_items: int,
+    generator: torch.Generator,
+    options: DrawOptions = DEFAULTS,
+    gaps: GappedItem | None = None,
+) -> Iterator[Look]:
+    """The state of a batch after each call."""
+    orders, schedule = make_orders(options.order, schedule, num_items, model.shape, generator)
+    given = None
+    if gaps is not None:
+        orders, given = gaps.sorted(orders), gaps.given(num_items, generator.device)
+    sampling: Any = {"given": given, "temperature": options.temperature, "top_p": options.top_p}
+    for step in sample_chain(model, orders, schedule, generator, **sampling):
+        yield partial(step.shown, model.depth)
+
+
+def keep_states(looks: Iterable[Look], calls: Sequence[int], options: DrawOptions = DEFAULTS) -> list[States]:
+    """The states of a batch after some calls, the last of which ends it."""
+    kept: list[States] = []
+    for call, look in enumerate(islice(looks, calls[-1]), start=1):
+        if call in calls:
+            kept.append(look().cpu().numpy())
+            options.on_state(call, kept[-1])
+        options.on_call()
+    return kept
+
+
+def calls_to_keep(num_calls: int, num_states: int) -> list[int]:
+    """The calls after which states are kept: the first, the last and some between; for a single state the last.
+
+    >>> from ardm.tasks.draw import calls_to_keep
+    >>> calls_to_keep(250, 5)
+    [1, 63, 125, 187, 250]
+    """
+    if num_states == 1:
+        return [num_calls]
+    return sorted({1 + (num_calls - 1) * i // (num_states - 1) for i in range(num_states)})
+
+
+def _draw_batches(
+    start: Callable[[int, torch.Generator], Iterator[Look]],
+    num_calls: int,
+    shape: Shape,
+    runtime: Runtime,
+    options: DrawOptions,
+) -> Drawn:
+    started, team = time.perf_counter(), runtime.team
+    calls, sizes = calls_to_keep(num_calls, options.num_states), batch_sizes(options.num_items, options.batch_size)
+
+    def draw_batch(batch: int) -> list[States]:
+        return keep_states(start(sizes[batch], batch_generator(options.seed, batch, runtime.device)), calls, options)
+
+    batches = team.all_gather_in_order([(batch, draw_batch(batch)) for batch in team.share_of(len(sizes))])
+    states = [np.concatenate(parts) for parts in zip(*batches, strict=True)]
+    return Drawn(states=states, calls=calls, shape=shape, seconds=time.perf_counter() - started)

@@ -1,0 +1,30 @@
+"""Fill the gaps of an item, given all the rest of it."""
+
+from ardm.media.medium import GappedItem, steps_to_fill
+from ardm.schedule import Schedule
+from ardm.tasks.draw import DEFAULTS, Drawn, DrawOptions, draw
+from ardm.tasks.load import LoadedModel
+from ardm.tasks.plan import make_schedule
+
+
+def steps_of_gaps(loaded: LoadedModel, gaps: GappedItem) -> tuple[int, int]:
+    """The first step of what is to be filled, and the step after its last."""
+    return steps_to_fill(gaps, len(gaps.values), loaded.ardm.num_stages)
+
+
+def fill(
+    loaded: LoadedModel, gaps: GappedItem, schedule: Schedule | None = None, options: DrawOptions = DEFAULTS
+) -> Drawn:
+    """Items with the gaps filled, of any size that the network takes; by default with one variable per call.
+
+    >>> from ardm.media import medium_of
+    >>> from ardm.tasks.fill import fill
+    >>> from ardm.tasks.load import load
+    >>> model = load("text")
+    >>> filled = fill(model, medium_of(model.trained).gapped_item("the c_t s_t", None))
+    >>> model.trained.alphabet.decode(filled.samples[0][:5])
+    b'the c'
+    """
+    loaded = loaded.for_shape(gaps.shape)
+    schedule = schedule or make_schedule(loaded.trained, None, "planned", *steps_of_gaps(loaded, gaps))
+    return draw(loaded, schedule, options, gaps)

@@ -1,0 +1,87 @@
+"""Load a model of any method, with the device and the precision that it computes in."""
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from ardm import pretrained
+from ardm.baselines.causal import Autoregressive
+from ardm.baselines.d3pm import from_ardm
+from ardm.checkpoint import Trained, TrainedBaseline, TrainedModel
+from ardm.errors import UsageError
+from ardm.model import ARDM
+from ardm.orders import Shape
+from ardm.runtime.device import Runtime
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LoadedModel:
+    """An ARDM with the device and the precision that it computes in."""
+
+    trained: TrainedModel
+    runtime: Runtime
+
+    @property
+    def ardm(self) -> ARDM:
+        """The ARDM itself."""
+        return self.trained.model
+
+    def for_shape(self, shape: Shape) -> "LoadedModel":
+        """The same weights for items of another shape."""
+        return replace(self, trained=self.trained.for_shape(shape))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LoadedBaseline:
+    """A baseline with the device and the precision that it computes in."""
+
+    trained: TrainedBaseline
+    runtime: Runtime
+
+
+def load(source: str | Path, device: str | Runtime | None = None) -> LoadedModel:
+    """The ARDM of a run's folder, a model file, a bundled model or OWNER/NAME[/FILE] on the Hugging Face hub.
+
+    The default device is CUDA if available.
+
+    >>> from ardm.tasks.load import load
+    >>> load("text").ardm.shape
+    (250,)
+    """
+    runtime = _runtime(device)
+    return LoadedModel(trained=pretrained.load(source, runtime.device), runtime=runtime)
+
+
+def load_any(source: str | Path, device: str | Runtime | None = None) -> LoadedModel | LoadedBaseline:
+    """The ARDM or the baseline of a source, as `load` takes it.
+
+    >>> from ardm.tasks.load import load_any
+    >>> type(load_any("text")).__name__
+    'LoadedModel'
+    """
+    runtime = _runtime(device)
+    trained = pretrained.load_any(source, runtime.device)
+    if isinstance(trained, TrainedBaseline):
+        return LoadedBaseline(trained=trained, runtime=runtime)
+    return LoadedModel(trained=trained, runtime=runtime)
+
+
+def _runtime(device: str | Runtime | None) -> Runtime:
+    return device if isinstance(device, Runtime) else Runtime.choose(device, compile=False)
+
+
+def with_diffusion_steps(loaded: LoadedModel | LoadedBaseline, num_steps: int) -> LoadedBaseline:
+    """An ARDM, or a D3PM with the absorbing process, as such a D3PM with this many steps; else a UsageError.
+
+    >>> from ardm.tasks.load import load, with_diffusion_steps
+    >>> with_diffusion_steps(load("text"), 10).trained.model.num_calls
+    10
+    """
+    trained, model = loaded.trained, loaded.trained.model
+    if isinstance(model, Autoregressive):
+        raise UsageError("an autoregressive baseline has no diffusion steps")
+    try:
+        d3pm = from_ardm(model, num_steps) if isinstance(model, ARDM) else model.with_steps(num_steps)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    facts = {field.name: getattr(trained, field.name) for field in fields(Trained)}
+    return LoadedBaseline(trained=TrainedBaseline(model=d3pm, **facts), runtime=loaded.runtime)

@@ -1,0 +1,133 @@
+"""Plan which variables share a call: losses from a model or a profile file, schedules for a budget, orders by name."""
+
+import json
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ardm.checkpoint import TrainedModel, load_profile
+from ardm.codec.coding_plan import orders_and_schedule
+from ardm.codec.format.options import OrderChoice
+from ardm.errors import DataError, UsageError
+from ardm.orders import Shape, random_stage_orders
+from ardm.planner import plan_gaps
+from ardm.pretrained import find_model
+from ardm.profile import Method, Profile, monotone, stretch
+from ardm.runtime.files import to_json, write_output, written_whole
+from ardm.schedule import Schedule, cosine_schedule, full_schedule, uniform_schedule
+
+Losses = Float[np.ndarray, "S D"]
+ScheduleKind = Literal["planned", "cosine", "uniform"]
+
+
+def read_losses(source: str | Path, method: Method | None = None) -> Losses:
+    """The monotone losses of a profile file or of a model, whose network is not built.
+
+    By default those of a model are smoothed, and those of a file sorted as in the paper.
+
+    >>> from ardm.tasks.plan import read_losses
+    >>> read_losses("text").shape
+    (1, 250)
+    """
+    if Path(source).suffix.lower() in (".npy", ".json"):
+        return monotone(read_profile(Path(source)), method=method or "sort")
+    return monotone_losses(load_profile(find_model(source)), method or "smooth")
+
+
+def read_profile(path: Path) -> Losses:
+    """The bits in a .npy or .json file of D numbers or S x D; NaN where there are no observations."""
+    if not path.is_file():
+        raise DataError(f"there is no profile {path}")
+    try:
+        if path.suffix.lower() == ".npy":
+            values = np.load(path, allow_pickle=False)
+        else:
+            values = np.array(json.loads(path.read_text(encoding="utf-8")), dtype=float)
+        if values.dtype.kind not in "fiu":
+            raise TypeError(f"numbers of type {values.dtype}")
+        values = np.atleast_2d(np.asarray(values, dtype=float))
+    except (ValueError, TypeError, EOFError, OSError, OverflowError, RecursionError) as error:
+        raise DataError(f"{path} is not a profile ({error}); expected D numbers or S x D") from None
+    if values.ndim != 2 or values.size == 0:
+        raise DataError(f"{path} has shape {values.shape}; expected D numbers or S x D")
+    if np.isinf(values).any() or (values < 0).any():
+        raise DataError(f"{path} holds infinite or negative values; a profile holds bits")
+    return values
+
+
+def write_profile(path: Path, profile: Profile) -> None:
+    """Write the bits of a profile as .npy (NaN where there are no observations) or .json (null)."""
+    bits = profile.observed_bits().cpu().numpy()
+    if path.suffix == ".json":
+        write_output(path, to_json([[None if np.isnan(b) else b for b in stage] for stage in bits.tolist()]))
+        return
+    with written_whole(path) as temporary, temporary.open("wb") as file:
+        np.save(file, bits)
+
+
+def monotone_losses(profile: Profile, method: Method = "smooth") -> Losses:
+    """The losses of a profile made monotone; a UsageError unless every stage has been measured."""
+    if not is_measured(profile):
+        raise UsageError(
+            "nothing to plan from: training was stopped before its losses were measured; "
+            "continue it with `ardm train --resume`, or choose a cosine or uniform schedule"
+        )
+    return monotone(profile.bits.cpu().numpy(), profile.counts.cpu().numpy(), method=method)
+
+
+def is_measured(profile: Profile) -> bool:
+    """Whether every stage has observations."""
+    return bool(profile.counts.any(dim=1).all())
+
+
+def planning_losses(trained: TrainedModel) -> Losses:
+    """A model's losses made monotone, and stretched to its items' size; averages over random orders."""
+    return stretch(monotone_losses(trained.profile), trained.model.num_variables)
+
+
+def make_schedule(
+    trained: TrainedModel,
+    num_calls: int | None = None,
+    kind: ScheduleKind = "planned",
+    first_step: int = 0,
+    last_step: int | None = None,
+) -> Schedule:
+    """A schedule for the steps of an item, or some of them, with this many calls or one variable per call.
+
+    >>> import ardm
+    >>> from ardm.tasks.plan import make_schedule
+    >>> make_schedule(ardm.load("text"), 20).num_calls
+    20
+    """
+    num_stages, num_steps = trained.model.num_stages, last_step or trained.model.num_variables
+    if num_calls is None:
+        return full_schedule(num_steps, num_stages=num_stages, first_step=first_step)
+    if kind == "planned":
+        return plan_gaps(planning_losses(trained), num_calls, first_step, num_steps).schedule
+    make = cosine_schedule if kind == "cosine" else uniform_schedule
+    return make(num_steps, num_calls, num_stages=num_stages, first_step=first_step)
+
+
+def make_orders(
+    order: str | OrderChoice, schedule: Schedule, num_items: int, shape: Shape, generator: torch.Generator
+) -> tuple[Int[Tensor, "N S D"], Schedule]:
+    """Orders for items of a shape, and the schedule in them, which strands change.
+
+    "random" means a fresh order for each item and stage; any other order is the same for all.
+
+    >>> import ardm, torch
+    >>> from ardm.tasks.plan import make_orders
+    >>> orders, schedule = make_orders("reverse", ardm.uniform_schedule(4, 2), 3, (4,), torch.Generator())
+    >>> orders.shape, orders[0, 0].tolist()
+    (torch.Size([3, 1, 4]), [3, 2, 1, 0])
+    """
+    if order == "random":
+        num_variables = int(np.prod(shape))
+        return random_stage_orders(num_items, schedule.num_stages, num_variables, generator), schedule
+    choice = OrderChoice(name=order) if isinstance(order, str) else order
+    orders, schedule = orders_and_schedule(choice, shape, schedule)
+    return torch.from_numpy(orders).to(generator.device).expand(num_items, -1, -1), schedule

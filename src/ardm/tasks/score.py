@@ -1,0 +1,110 @@
+"""Score items: their bits under a model, with an interval."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ardm.baselines import methods
+from ardm.checkpoint import AnyTrained
+from ardm.codec.format.options import OrderChoice
+from ardm.data.corpus import Split, spread
+from ardm.likelihood import Estimate, bound, exact_bits, mean_bits, schedule_bits_bound, variable_bits
+from ardm.media import medium_of
+from ardm.schedule import Schedule
+from ardm.tasks.draw import States
+from ardm.tasks.load import LoadedBaseline, LoadedModel
+from ardm.tasks.plan import make_orders, make_schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreOptions:
+    """How items are scored, and a callback for progress."""
+
+    num_passes: int = 1
+    """Passes over the items of a bound that is estimated from single steps."""
+    batch_size: int = 64
+    seed: int = 0
+    on_batch: Callable[[int], None] = lambda count: None
+    """Called with the number of rows of each batch: those of passes, or calls of items."""
+
+
+DEFAULTS = ScoreOptions()
+
+
+def score(
+    loaded: LoadedModel | LoadedBaseline,
+    x: Int[Tensor, "N D"],
+    schedule: Schedule | None = None,
+    order: str | OrderChoice = "random",
+    words: str | None = None,
+    options: ScoreOptions = DEFAULTS,
+) -> Estimate:
+    """The mean bits of items with an interval over them.
+
+    In random orders this is a bound: without a schedule from single steps, with the profile that was measured. In any
+    other order it is exact, by default with one variable per call. A baseline has its own bits, without a choice. The
+    estimate names the schedule by its number of calls, or in the given words.
+
+    >>> import ardm, torch
+    >>> from ardm.tasks.load import load
+    >>> from ardm.tasks.score import score
+    >>> items = torch.zeros(2, 250, dtype=torch.int64)
+    >>> score(load("text"), items, ardm.uniform_schedule(250, 2), "raster").estimator
+    'exact, raster order, 2 calls'
+    """
+    runtime = loaded.runtime
+    x, generator = x.to(runtime.device), torch.Generator(runtime.device).manual_seed(options.seed)
+    how: Any = {"batch_size": options.batch_size, "on_batch": options.on_batch, "team": runtime.team}
+    with runtime.autocast():
+        if isinstance(loaded, LoadedBaseline):
+            return methods.score(loaded.trained.model, x, generator, num_passes=options.num_passes, **how)
+        model = loaded.ardm
+        if order == "random" and schedule is None:
+            return bound(model, x, generator, num_passes=options.num_passes, **how)
+        schedule = schedule or make_schedule(loaded.trained)
+        if order == "random":
+            bits, name = schedule_bits_bound(model, x, schedule, generator, **how), "bound over random orders"
+        else:
+            orders, schedule = make_orders(order, schedule, len(x), model.shape, generator)
+            bits, name = exact_bits(model, x, orders, schedule, **how), f"exact, {order} order"
+        name = f"{name}, {words or f'{schedule.num_calls} calls'}"
+        return mean_bits(bits, model.num_variables, name, is_exact=order != "random")
+
+
+def bits_by_variable(
+    loaded: LoadedModel,
+    items: States,
+    orders: Int[Tensor, "N S D"],
+    schedule: Schedule,
+    options: ScoreOptions = DEFAULTS,
+) -> Float[Tensor, "N D"]:
+    """The exact bits that each variable adds; 0 for those that the schedule leaves out, which may have class K."""
+    model, x = loaded.ardm, torch.from_numpy(items).to(orders.device)
+    x = torch.where(x < model.num_classes, x, 0)
+    with loaded.runtime.autocast():
+        return variable_bits(model, x, orders, schedule, batch_size=options.batch_size, on_batch=options.on_batch)
+
+
+def items_to_score(
+    trained: AnyTrained, path: Path, split: Split | None = None, limit: int | None = None
+) -> tuple[Int[Tensor, "N D"], str]:
+    """Items to score, spread evenly over a split, and a title that says which they are.
+
+    Without a split: the test split of a published data set or of the data that the model was trained on, and all of any
+    other. A single image or sound has no splits; a text is split by position.
+    """
+    corpus = medium_of(trained).corpus(path)
+    if split is None:
+        seen = (trained.data_fingerprint, *trained.config.initial_data)
+        split = "test" if corpus.is_published or corpus.fingerprint in seen else "all"
+    items = corpus.items(split, trained.model.shape)
+    count = len(items) if limit is None else min(limit, len(items))
+    is_one_file = path.is_file() and trained.config.data.medium != "text"
+    of_split = "" if is_one_file else f", {split} split"
+    chosen = torch.from_numpy(items[spread(count, len(items))].astype("int64"))
+    return chosen, f"{count} of {len(items)} items of {corpus.title}{of_split}"

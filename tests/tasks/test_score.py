@@ -1,0 +1,76 @@
+"""Scores are those of the mathematics below, for ARDMs and baselines."""
+
+import numpy as np
+import pytest
+import torch
+from serving import with_profile
+from tiny_exact import tiny_exact
+
+from ardm.likelihood import Bound, bound, exact_bits, schedule_bits_bound
+from ardm.runtime.device import Runtime
+from ardm.schedule import full_schedule, uniform_schedule
+from ardm.tasks.load import LoadedModel, with_diffusion_steps
+from ardm.tasks.plan import make_orders
+from ardm.tasks.score import ScoreOptions, bits_by_variable, items_to_score, score
+
+
+@pytest.fixture(scope="module")
+def loaded() -> LoadedModel:
+    return LoadedModel(trained=with_profile(tiny_exact("text")), runtime=Runtime.choose("cpu"))
+
+
+@pytest.fixture
+def items(generator) -> torch.Tensor:
+    return torch.randint(0, 20, (4, 16), generator=generator)
+
+
+def seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(5)
+
+
+def test_without_a_schedule_it_is_the_bound_with_its_profile(loaded, items):
+    rows = []
+    result = score(loaded, items, options=ScoreOptions(num_passes=3, seed=5, on_batch=rows.append))
+    assert isinstance(result, Bound)
+    assert result.bits_per_dim == bound(loaded.ardm, items, seeded(), num_passes=3).bits_per_dim
+    assert sum(rows) == 12
+
+
+def test_a_schedule_in_random_orders_has_a_bound(loaded, items):
+    schedule = uniform_schedule(16, 5)
+    result = score(loaded, items, schedule, options=ScoreOptions(seed=5))
+    bits = schedule_bits_bound(loaded.ardm, items, schedule, seeded())
+    assert result.bits_per_dim == pytest.approx(bits.mean().item() / 16)
+    assert (result.is_exact, result.estimator) == (False, "bound over random orders, 5 calls")
+
+
+@pytest.mark.parametrize("schedule", [None, uniform_schedule(16, 5)])
+def test_a_named_order_is_scored_exactly(loaded, items, schedule):
+    result = score(loaded, items, schedule, "halton", words="my schedule")
+    chosen = schedule or full_schedule(16)
+    orders, _ = make_orders("halton", chosen, 4, (16,), seeded())
+    bits = exact_bits(loaded.ardm, items, orders, chosen)
+    assert result.bits_per_dim == pytest.approx(bits.mean().item() / 16)
+    assert (result.is_exact, result.estimator) == (True, "exact, halton order, my schedule")
+
+
+def test_a_baseline_has_its_own_bits(loaded, items):
+    result = score(with_diffusion_steps(loaded, 3), items)
+    assert "steps of diffusion" in result.estimator
+
+
+def test_variables_that_are_left_out_may_have_any_class(loaded, items):
+    schedule, hidden = uniform_schedule(10, 4), loaded.ardm.num_classes
+    orders, _ = make_orders("raster", schedule, 4, (16,), seeded())
+    states = items.numpy().copy()
+    states[:, 10:] = hidden
+    bits = bits_by_variable(loaded, states, orders, schedule)
+    assert np.array_equal(bits.numpy() > 0, np.broadcast_to(np.arange(16) < 10, (4, 16)))
+
+
+def test_items_are_spread_over_a_split(loaded, tmp_path):
+    (tmp_path / "a.txt").write_text("the cat sat on a mat" * 8)
+    items, title = items_to_score(loaded.trained, tmp_path / "a.txt", "all", 3)
+    assert title == "3 of 10 items of a.txt, all split"
+    everything, _ = items_to_score(loaded.trained, tmp_path / "a.txt", "all")
+    assert torch.equal(items, everything[[0, 3, 6]])
