@@ -288,7 +288,7 @@ def test_other_versions_are_refused(saved, version, monkeypatch):
     monkeypatch.setattr("ardm.checkpoint.FORMAT_VERSION", version)
     save_model(path, saved[0])
     monkeypatch.undo()
-    with pytest.raises(CheckpointError, match=f"has format version {version} where 1 is expected"):
+    with pytest.raises(CheckpointError, match=f"has format version {version}, expected 1"):
         load_model(path)
 
 

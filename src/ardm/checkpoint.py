@@ -1,7 +1,7 @@
-"""Files that hold a model or a whole training state: safetensors with a JSON description in the header.
+"""Files of models and training states: safetensors with a JSON description in the header.
 
-Files are written whole (see `files`). The header holds a hash of the tensors and of the description, which loading
-checks. Exact models are compressed by gzip, which takes a quarter to a third off.
+Files are written atomically (see `files`). Loading checks a hash of the tensors and the description, which the header
+holds. Exact models are compressed by gzip, which makes them a quarter to a third smaller.
 """
 
 import gzip
@@ -35,6 +35,7 @@ from ardm.exact.network import ExactNetwork, SelfTest
 from ardm.exact.outputs import OutputUnits
 from ardm.model import ARDM
 from ardm.orders import Shape
+from ardm.parametrizations import Parametrization
 from ardm.profile import Profile
 from ardm.runtime.files import is_gzip, write_file, written_whole
 from ardm.version import __version__
@@ -42,59 +43,59 @@ from ardm.version import __version__
 FORMAT_VERSION = 1
 MODEL_FILE = "model.safetensors"
 GZIP_WBITS = 31
-"""Tells zlib that there is a header and a check of gzip."""
+"""Makes zlib expect gzip's header and checksum."""
 MAX_INFLATED_BYTES = 2**30
-"""What a compressed file may hold; it could be a thousand times its size."""
+"""Limit for the content of a compressed file, which could be a thousand times its size."""
 NUM_CLASSES = {"images": 256, "sound": 2**16}
-"""Of media that have no alphabet."""
+"""Classes of media without an alphabet."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExactPart:
-    """The coding of an exact model, and the network itself, which `model` calls too."""
+    """What makes an exact model a codec: its network, which the model calls too, and how it codes."""
 
     network: ExactNetwork
     coding: CodingPlan
     identity: bytes
-    """A hash of everything that decoding depends on."""
+    """Hash of everything that decoding depends on."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """What comes along with the weights of any method."""
+    """Facts about a trained model of any method."""
 
     config: RunConfig
     alphabet: Alphabet | None
-    """The characters of a text model; None for other data."""
+    """Characters of a text model; None for other data."""
     sample_rate: int | None = None
-    """Samples in a second of a model of sound; None for other data."""
+    """Samples per second of a model of sound; None for other data."""
     step: int
-    """Training steps behind these weights."""
+    """Training steps behind the weights."""
     data_title: str
-    """What it was trained on, in words."""
+    """Title of the training data."""
     data_fingerprint: str
-    """A hash that tells whether data are those it was trained on, so that only their test split is scored."""
+    """Hash of the training data, by which they are recognised, so that only their test split is scored."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedBaseline(Trained):
-    """A model of another method than ARDMs, to compare them with."""
+    """A trained model of another method, for comparison."""
 
     model: Baseline
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedModel(Trained):
-    """A model ready for use, with what came along."""
+    """A trained ARDM."""
 
     model: ARDM
     profile: Profile
-    """Loss components measured on held-out data with these weights, or the training average before that."""
-    exact: "ExactPart | None" = None
-    """What makes an exact model a codec; None for trained weights."""
+    """Loss profile measured on held-out data with these weights or, before that, its average in training."""
+    exact: ExactPart | None = None
+    """The codec of an exact model; None for floating-point weights."""
 
     def for_shape(self, shape: Shape) -> "TrainedModel":
-        """The same weights for items of another shape; the profile remains that of the shape trained on."""
+        """This model for items of another shape; the profile remains that of the trained shape."""
         if shape == self.model.shape:
             return self
         return replace(self, model=ARDM(self.model.network, self.model.parametrization, shape))
@@ -104,7 +105,7 @@ AnyTrained = TrainedModel | TrainedBaseline
 
 
 def save_model(path: Path, trained: AnyTrained) -> None:
-    """Write a model (evaluation weights only, or an exact model's integers) to a file."""
+    """Write a model's weights, or an exact model's integers, to a file."""
     if isinstance(trained, TrainedBaseline):
         write_tensors(path, _weights(trained.model), _description("baseline", trained))
     elif trained.exact is None:
@@ -159,12 +160,7 @@ def load_any(path: Path | str, device: torch.device | str = "cpu") -> AnyTrained
 
 
 def load_profile(path: Path | str) -> Profile:
-    """The loss profile of a run's folder or of a model file, without its network.
-
-    >>> from ardm import pretrained
-    >>> load_profile(pretrained.bundled_models()["text"]).bits.shape
-    torch.Size([1, 250])
-    """
+    """The loss profile of a run's folder or of a model file, read without building its network."""
     path, tensors, description = _read_model(path)
     with _naming_errors(path):
         if description["kind"] != "baseline":
@@ -181,7 +177,7 @@ def _read_model(path: Path | str) -> tuple[Path, dict[str, Tensor], dict[str, An
 
 @contextmanager
 def _naming_errors(path: Path) -> Iterator[None]:
-    """A context that turns errors about a file's content into a CheckpointError."""
+    """Turn errors about a file's content into a CheckpointError."""
     try:
         yield
     except (KeyError, TypeError, RuntimeError, ValueError, OverflowError) as error:
@@ -205,10 +201,9 @@ def _trained(tensors: dict[str, Tensor], description: dict[str, Any], device: to
     facts |= {"config": config, "alphabet": alphabet, "sample_rate": description.get("sample_rate")}
     exact = None
     if description["kind"] == "exact model":
-        exact = _load_exact(config, alphabet or num_classes, tensors, description, device)
-        model: ARDM | Baseline = ARDM(
-            exact.network, build_parametrization(config.depth, num_classes), config.data.shape
-        )
+        parametrization = build_parametrization(config.depth, num_classes)
+        exact = _load_exact(config, parametrization, alphabet, tensors, description, device)
+        model: ARDM | Baseline = ARDM(exact.network, parametrization, config.data.shape)
     else:
         model = _load_weights(config, num_classes, tensors)
     model = model.to(device).eval()
@@ -218,7 +213,7 @@ def _trained(tensors: dict[str, Tensor], description: dict[str, Any], device: to
 
 
 def _check_medium(data: DataConfig, description: dict[str, Any]) -> None:
-    """An error unless classes, alphabet and sample rate are those of a medium; nothing in a file is trusted."""
+    """Raise an error unless classes, alphabet and sample rate fit the medium; nothing in a file is trusted."""
     alphabet, rate = description.get("alphabet"), description.get("sample_rate")
     has_alphabet = isinstance(data, TextData) and data.kind != "bytes"
     if isinstance(alphabet, str) != has_alphabet or not (alphabet is None or isinstance(alphabet, str)):
@@ -232,7 +227,7 @@ def _check_medium(data: DataConfig, description: dict[str, Any]) -> None:
 
 
 def _load_weights(config: RunConfig, num_classes: int, tensors: dict[str, Tensor]) -> ARDM | Baseline:
-    with torch.random.fork_rng(devices=[]):  # initial weights are drawn, then overwritten
+    with torch.random.fork_rng(devices=[]):  # initial weights are drawn before they are overwritten
         model = build_model(config, num_classes)
     weights = {n.removeprefix("weights/"): w.float() for n, w in tensors.items() if n.startswith("weights/")}
     model.load_state_dict(weights)
@@ -247,9 +242,9 @@ def exact_part(
     network: ExactNetwork,
     coding: CodingPlan,
 ) -> ExactPart:
-    """An exact network and its coding with the identity that follows from them, and from what classes stand for.
+    """An exact network and its coding plan with the identity that they and the meaning of classes determine.
 
-    `config` is what the file holds: fields that a later version adds must not give old models another identity.
+    `config` is the file's, because fields that a later version adds must not change the identity of old models.
     """
     facts = {"network": config["network"], "depth": config["depth"], "shape": shape, "kind": config["data"]["kind"]}
     facts["classes"] = classes.characters if isinstance(classes, Alphabet) else classes
@@ -259,21 +254,19 @@ def exact_part(
 
 
 def exact_tensors(network: ExactNetwork) -> dict[str, Tensor]:
-    """An exact network's integers and scales, and its self-test, as tensors of a file."""
+    """The tensors of an exact network's file: its integers, scales and self-test."""
     tensors = {f"exact/{name}": value.cpu() for name, value in network.core.state_dict().items()}
     return tensors | {f"test/{f.name}": getattr(network.test, f.name) for f in fields(SelfTest)}
 
 
 def _load_exact(
     config: RunConfig,
-    classes: int | Alphabet,
+    parametrization: Parametrization,
+    alphabet: Alphabet | None,
     tensors: dict[str, Tensor],
     description: dict[str, Any],
     device: torch.device | str,
 ) -> ExactPart:
-    parametrization = build_parametrization(
-        config.depth, classes.num_classes if isinstance(classes, Alphabet) else classes
-    )
     core = build_exact_core(config, parametrization)
     _check_exact_tensors(tensors, core)
     test = SelfTest(**{f.name: tensors[f"test/{f.name}"] for f in fields(SelfTest)})
@@ -281,15 +274,15 @@ def _load_exact(
     core.load_state_dict({n.removeprefix("exact/"): t for n, t in tensors.items() if n.startswith("exact/")})
     check_bounds(core)
     network = ExactNetwork(core.to(device), OutputUnits.of(parametrization), test)
-    network.operations(torch.zeros(1, device=device).device)  # a machine that computes wrongly fails here
+    network.operations(torch.zeros(1, device=device).device)  # raises on a machine that computes wrongly
     coding = _load_coding(description["coding"])
     coding.check(parametrization.depth.num_stages, math.prod(config.data.shape))
-    rate = description.get("sample_rate")
+    classes, rate = alphabet or parametrization.depth.num_classes, description.get("sample_rate")
     return exact_part(description["config"], config.data.shape, classes, rate, network, coding)
 
 
 def _check_exact_tensors(tensors: dict[str, Tensor], core: nn.Module) -> None:
-    """An error that names a tensor which the identity would miss: one that loading would cast, drop or not find."""
+    """Raise an error that names a tensor which loading would cast, drop or miss, unnoticed by the identity."""
     expected = {f"exact/{name}": value for name, value in core.state_dict().items()}
     named = {name for name in tensors if name.startswith(("exact/", "test/"))}
     for name in sorted(named ^ {*expected, *(f"test/{f.name}" for f in fields(SelfTest))}):
@@ -304,7 +297,7 @@ def _kind_of(tensor: Tensor) -> str:
 
 
 def _load_coding(values: dict[str, Any]) -> CodingPlan:
-    """The coding of a model file; an error if it holds more than the plan keeps, which the identity would miss."""
+    """The coding plan of a model file; an error for unknown entries, which the identity would not cover."""
     plan = CodingPlan.from_dict(values)
     known = plan.to_dict()
     parts = [(values, known), *zip(values["schedules"], known["schedules"], strict=True)]
@@ -314,7 +307,7 @@ def _load_coding(values: dict[str, Any]) -> CodingPlan:
 
 
 def profile_tensors(name: str, profile: Profile) -> dict[str, Tensor]:
-    """A profile as tensors of a file."""
+    """The tensors of a profile in a file."""
     return {f"{name}/bits": profile.bits, f"{name}/counts": profile.counts}
 
 
@@ -326,7 +319,7 @@ def profile_from_tensors(name: str, tensors: dict[str, Tensor]) -> Profile:
 def write_tensors(
     path: Path, tensors: dict[str, Tensor], description: dict[str, Any], *, compressed: bool = False
 ) -> None:
-    """Write tensors and a JSON description to one file, whole or not at all."""
+    """Write tensors and a JSON description to a file, atomically."""
     tensors = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
     header = description | {"format": "ardm", "format_version": FORMAT_VERSION, "ardm": __version__}
     header["hash"] = _hash(tensors, header)
@@ -341,7 +334,7 @@ def write_tensors(
 def _save_plain(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
     try:
         save_file(tensors, path, metadata=metadata)
-    except SafetensorError as error:  # it tells the number of the system's error in words only
+    except SafetensorError as error:  # the system's error number is only in its text
         if found := re.search(r"\(os error (\d+)\)", str(error)):
             number = int(found[1])
             raise OSError(number, os.strerror(number)) from error
@@ -349,7 +342,7 @@ def _save_plain(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]
 
 
 def read_tensors(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and the description of a file of ours of one of the given kinds, checked."""
+    """The checked tensors and description of a file of one of the given kinds."""
     if not path.is_file():
         raise CheckpointError(f"there is no {kinds[0]} at {path}; give a run's folder or a {MODEL_FILE} file")
     try:
@@ -359,11 +352,14 @@ def read_tensors(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, 
         raise CheckpointError(f"{path} is damaged or not a safetensors file ({error})") from None
     if "ardm" not in metadata:
         raise CheckpointError(f"{path} is a safetensors file but not one of ardm's")
-    description = _parse_description(path, metadata["ardm"])
+    try:
+        description = dict(json.loads(metadata["ardm"]))
+    except (ValueError, TypeError):
+        raise CheckpointError(f"{path} is damaged: its description cannot be read") from None
     version, writer = description.get("format_version"), description.get("ardm")
     if version != FORMAT_VERSION:
         raise CheckpointError(
-            f"{path} has format version {version} where {FORMAT_VERSION} is expected; it was written by ardm {writer}: "
+            f"{path} has format version {version}, expected {FORMAT_VERSION}; it was written by ardm {writer}: "
             "if that is newer than this one, upgrade"
         )
     if description.pop("hash", None) != _hash(tensors, description):
@@ -384,22 +380,12 @@ def _read_compressed(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     if not inflated.eof:
         if inflated.unconsumed_tail:
             raise CheckpointError(f"{path} inflates to more than {MAX_INFLATED_BYTES:,} bytes")
-        raise EOFError("it ends too soon")
+        raise EOFError("it is truncated")
     if inflated.unused_data:
-        raise EOFError("it goes on after its end")
+        raise EOFError("there is data after its end")
     tensors = tensors_from_bytes(content)
-    header = content[8 : 8 + int.from_bytes(content[:8], "little")]  # safetensors gives no metadata of bytes
+    header = content[8 : 8 + int.from_bytes(content[:8], "little")]  # safetensors reads no metadata from bytes
     return tensors, json.loads(header).get("__metadata__") or {}
-
-
-def _parse_description(path: Path, text: str) -> dict[str, Any]:
-    try:
-        description = json.loads(text)
-    except json.JSONDecodeError:
-        description = None
-    if not isinstance(description, dict):
-        raise CheckpointError(f"{path} is damaged: its description cannot be read")
-    return description
 
 
 def _hash(tensors: dict[str, Tensor], description: dict[str, Any]) -> str:

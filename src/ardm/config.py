@@ -251,12 +251,12 @@ class ImageData:
 
 
 DataConfig = TextData | ImageData | SoundData
-DATA_CLASSES: tuple[tuple[type[DataConfig], tuple[str, ...]], ...] = (
-    (TextData, get_args(TextKind)),
-    (ImageData, get_args(ImageKind)),
-    (SoundData, get_args(SoundKind)),
-)
-"""Each data configuration with its kinds."""
+DATA_CLASSES: dict[str, type[DataConfig]] = {
+    **dict.fromkeys(get_args(TextKind), TextData),
+    **dict.fromkeys(get_args(ImageKind), ImageData),
+    **dict.fromkeys(get_args(SoundKind), SoundData),
+}
+"""The data configuration of each kind of data."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -481,10 +481,9 @@ class RunConfig:
     def from_dict(cls, values: dict[str, Any]) -> "RunConfig":
         """The configuration that `to_dict` wrote."""
         network = _with_tuples(values["network"])
-        data_class = next(cls for cls, kinds in DATA_CLASSES if values["data"]["kind"] in kinds)
         return cls(
             preset=values["preset"],
-            data=data_class(**values["data"]),
+            data=DATA_CLASSES[values["data"]["kind"]](**values["data"]),
             network=NETWORK_CLASSES[network.pop("kind")](**network),
             train=TrainConfig(**_with_tuples(values["train"])),
             depth=DepthConfig(**values["depth"]),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ardm.config import (
     MIXTURE_NAMES,
@@ -21,46 +21,43 @@ from ardm.config import (
 )
 
 
+def _fast(*, steps: int, batch_size: int, learning_rate: float, **others: Any) -> TrainConfig:
+    """Training chosen for bits reached in minutes of one H200 (docs/LOG.md)."""
+    common: dict[str, Any] = {"muon_rate": 0.02, "betas": (0.9, 0.95), "warmup_steps": 100, "decay_fraction": 0.5}
+    common |= {"ema_decay": 0.998} | others
+    return TrainConfig(steps=steps, batch_size=batch_size, learning_rate=learning_rate, **common)
+
+
+def _small(*, batch_size: int, **others: Any) -> TrainConfig:
+    """Training that a laptop's CPU does in minutes."""
+    common = {"warmup_steps": 20, "ema_decay": 0.99, "eval_every": 500, "checkpoint_every": 250, "log_every": 20}
+    return _fast(batch_size=batch_size, **common | others)
+
+
 def text8_paper() -> RunConfig:
     """The paper's text8 model: 12 layers, 768 wide, AdamW at a constant rate, 3 million steps (App. C)."""
-    return RunConfig(
-        preset="text8-paper",
-        data=TextData(kind="text8"),
-        network=PaperTransformerConfig(),
-        train=TrainConfig(
-            steps=3_000_000,
-            batch_size=512,
-            learning_rate=5e-4,
-            warmup_steps=5000,
-            betas=(0.9, 0.99),
-            weight_decay=1e-3,
-            clip_norm=0.25,
-            ema_decay=0.995,
-            cross_entropy_weight=1e-4,
-        ),
+    train = TrainConfig(
+        steps=3_000_000,
+        batch_size=512,
+        learning_rate=5e-4,
+        warmup_steps=5000,
+        betas=(0.9, 0.99),
+        weight_decay=1e-3,
+        clip_norm=0.25,
+        ema_decay=0.995,
+        cross_entropy_weight=1e-4,
     )
+    return RunConfig(preset="text8-paper", data=TextData(kind="text8"), network=PaperTransformerConfig(), train=train)
 
 
 def text8() -> RunConfig:
-    """Our text8 model, chosen for bits reached in minutes of one H200."""
+    """A text8 model, chosen for bits reached in minutes of one H200."""
+    times = {"eval_items": 2048, "eval_every": 500, "checkpoint_every": 2000}
     return RunConfig(
         preset="text8",
         data=TextData(kind="text8"),
         network=TransformerConfig(num_layers=12, width=512, head_width=128),
-        train=TrainConfig(
-            steps=29_000,
-            batch_size=256,
-            learning_rate=2e-3,
-            muon_rate=0.02,
-            betas=(0.9, 0.95),
-            warmup_steps=100,
-            decay_fraction=0.5,
-            ema_decay=0.998,
-            cross_entropy_weight=6.0,
-            eval_items=2048,
-            eval_every=500,
-            checkpoint_every=2000,
-        ),
+        train=_fast(steps=29_000, batch_size=256, learning_rate=2e-3, cross_entropy_weight=6.0, **times),
     )
 
 
@@ -70,30 +67,17 @@ def text8_small() -> RunConfig:
         preset="text8-small",
         data=TextData(kind="text8"),
         network=TransformerConfig(num_layers=4, width=128, head_width=32, kernel=7),
-        train=TrainConfig(
-            steps=2000,
-            batch_size=16,
-            learning_rate=3e-3,
-            muon_rate=0.02,
-            betas=(0.9, 0.95),
-            warmup_steps=20,
-            decay_fraction=0.5,
-            ema_decay=0.99,
-            cross_entropy_weight=6.0,
-            eval_every=500,
-            checkpoint_every=250,
-            log_every=20,
-        ),
+        train=_small(steps=2000, batch_size=16, learning_rate=3e-3, cross_entropy_weight=6.0),
     )
 
 
 def text() -> RunConfig:
-    """A user's own text as characters (its own alphabet); small enough for a CPU."""
+    """Your own text as characters (its own alphabet); small enough for a CPU."""
     return replace(text8_small(), preset="text", data=TextData(kind="characters"))
 
 
 def raw_bytes() -> RunConfig:
-    """A user's own files as raw bytes (K = 256); small enough for a CPU."""
+    """Your own files as raw bytes (K = 256); small enough for a CPU."""
     return replace(text8_small(), preset="bytes", data=TextData(kind="bytes"))
 
 
@@ -120,24 +104,13 @@ def cifar10_paper() -> RunConfig:
 
 
 def cifar10() -> RunConfig:
-    """Our CIFAR-10 model, chosen for bits reached in minutes of one H200 (docs/LOG.md)."""
+    """A CIFAR-10 model, chosen for bits reached in minutes of one H200."""
+    times = {"eval_items": 1000, "eval_every": 1000, "checkpoint_every": 2000}
     return RunConfig(
         preset="cifar10",
         data=ImageData(kind="cifar10", augmentation="flips"),
         network=UNetConfig(widths=(192, 384), depths=(6, 6), kernel=3),
-        train=TrainConfig(
-            steps=36_000,
-            batch_size=256,
-            learning_rate=5e-3,
-            muon_rate=0.02,
-            betas=(0.9, 0.95),
-            warmup_steps=100,
-            decay_fraction=0.5,
-            ema_decay=0.998,
-            eval_items=1000,
-            eval_every=1000,
-            checkpoint_every=2000,
-        ),
+        train=_fast(steps=36_000, batch_size=256, learning_rate=5e-3, **times),
     )
 
 
@@ -147,25 +120,12 @@ def cifar10_small() -> RunConfig:
         preset="cifar10-small",
         data=ImageData(kind="cifar10", augmentation="flips"),
         network=UNetConfig(widths=(48, 96), depths=(2, 2), kernel=3),
-        train=TrainConfig(
-            steps=2000,
-            batch_size=16,
-            learning_rate=2e-2,
-            muon_rate=0.02,
-            betas=(0.9, 0.95),
-            warmup_steps=20,
-            decay_fraction=0.5,
-            ema_decay=0.99,
-            eval_items=256,
-            eval_every=500,
-            checkpoint_every=250,
-            log_every=20,
-        ),
+        train=_small(steps=2000, batch_size=16, learning_rate=2e-2, eval_items=256),
     )
 
 
 def images() -> RunConfig:
-    """A user's own images, in crops of 32 x 32; small enough for a CPU."""
+    """Your own images, in crops of 32 x 32; small enough for a CPU."""
     return replace(cifar10_small(), preset="images", data=ImageData(kind="images"))
 
 
@@ -193,36 +153,21 @@ def sc09_paper() -> RunConfig:
 
 
 def sc09() -> RunConfig:
-    """Our SC09 model, chosen for bits reached in minutes of one H200 (docs/LOG.md)."""
+    """An SC09 model, chosen for bits reached in minutes of one H200."""
+    times = {"eval_items": 200, "eval_every": 500, "checkpoint_every": 1000}
     return RunConfig(
         preset="sc09",
         data=SoundData(kind="sc09"),
         network=UNetConfig(widths=(128, 256, 384, 512), depths=(2, 2, 2, 4), kernel=9),
         depth=DepthConfig(parametrization="companded"),
-        train=TrainConfig(
-            steps=10_000,
-            batch_size=32,
-            learning_rate=1e-3,
-            muon_rate=0.02,
-            betas=(0.9, 0.95),
-            warmup_steps=100,
-            decay_fraction=0.5,
-            ema_decay=0.998,
-            eval_items=200,
-            eval_every=500,
-            checkpoint_every=1000,
-        ),
+        train=_fast(steps=10_000, batch_size=32, learning_rate=1e-3, **times),
     )
 
 
 def sc09_wavenet() -> RunConfig:
-    """The paper's WaveNet in the size of `sc09` and with its rates, to compare causal networks with that."""
-    return replace(
-        sc09(),
-        preset="sc09-wavenet",
-        network=PaperWaveNetConfig(num_blocks=24),
-        train=replace(sc09().train, batch_size=16),
-    )
+    """The paper's WaveNet in the size of the preset sc09 and with its rates, to compare causal networks with that."""
+    train = replace(sc09().train, batch_size=16)
+    return replace(sc09(), preset="sc09-wavenet", network=PaperWaveNetConfig(num_blocks=24), train=train)
 
 
 def sc09_small() -> RunConfig:
@@ -232,44 +177,19 @@ def sc09_small() -> RunConfig:
         data=SoundData(kind="sc09"),
         network=UNetConfig(widths=(24, 48, 64), depths=(1, 1, 2), kernel=9),
         depth=DepthConfig(parametrization="companded"),
-        train=TrainConfig(
-            steps=1000,
-            batch_size=4,
-            learning_rate=3e-3,
-            muon_rate=0.02,
-            betas=(0.9, 0.95),
-            warmup_steps=20,
-            decay_fraction=0.5,
-            ema_decay=0.99,
-            eval_items=64,
-            eval_every=250,
-            checkpoint_every=250,
-            log_every=20,
-        ),
+        train=_small(steps=1000, batch_size=4, learning_rate=3e-3, eval_items=64, eval_every=250),
     )
 
 
 def audio() -> RunConfig:
-    """A user's own 16-bit sound in windows of 16,000 samples; small enough for a CPU."""
+    """Your own 16-bit sounds in windows of 16,000 samples; small enough for a CPU."""
     return replace(sc09_small(), preset="audio", data=SoundData(kind="audio"))
 
 
-PRESETS: dict[str, Callable[[], RunConfig]] = {
-    "text8-paper": text8_paper,
-    "text8": text8,
-    "text8-small": text8_small,
-    "text": text,
-    "bytes": raw_bytes,
-    "cifar10-paper": cifar10_paper,
-    "cifar10": cifar10,
-    "cifar10-small": cifar10_small,
-    "images": images,
-    "sc09-paper": sc09_paper,
-    "sc09": sc09,
-    "sc09-wavenet": sc09_wavenet,
-    "sc09-small": sc09_small,
-    "audio": audio,
-}
+_TEXT = (text8_paper, text8, text8_small, text, raw_bytes)
+_IMAGES = (cifar10_paper, cifar10, cifar10_small, images)
+_SOUND = (sc09_paper, sc09, sc09_wavenet, sc09_small, audio)
+PRESETS: dict[str, Callable[[], RunConfig]] = {make().preset: make for make in (*_TEXT, *_IMAGES, *_SOUND)}
 if TYPE_CHECKING:
     PresetName = str
 else:

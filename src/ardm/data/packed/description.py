@@ -72,7 +72,7 @@ class Description:
     @property
     def medium(self) -> Medium:
         """Text, images or sound."""
-        return next(cls.medium for cls, kinds in DATA_CLASSES if self.kind in kinds)
+        return DATA_CLASSES[self.kind].medium
 
     @property
     def name(self) -> str:
