@@ -32,7 +32,7 @@ from ardm.parametrizations import (
 )
 
 MAX_LOGITS = 4096
-"""Classes for which a row of logits is affordable."""
+"""The most classes that get a logit each."""
 EXACT_NETWORKS = {"unet": ExactUNet, "transformer": ExactTransformer, "paper-wavenet": ExactWaveNet}
 MIXTURES: dict[ParametrizationName, type[LogisticMixtureParametrization]] = {
     "logistic": LogisticMixtureParametrization,
@@ -75,7 +75,7 @@ def build_parametrization(config: DepthConfig, num_classes: int) -> Parametrizat
 
 
 def build_exact_core(config: RunConfig, parametrization: Parametrization) -> nn.Module:
-    """The exact form of the network, with all of its integers zero."""
+    """The exact form of the network, with all integers zero."""
     if config.network.kind not in EXACT_NETWORKS:
         kinds = ", ".join(EXACT_NETWORKS)
         raise ExactError(f"a {config.network.kind} network has no exact form; these have one: {kinds}")

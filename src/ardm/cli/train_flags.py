@@ -93,26 +93,19 @@ def flag_in(word: str) -> str:
 
 def check_together(config: RunConfig, arguments: Sequence[str]) -> None:
     """A usage error for a flag that has no effect with the others."""
-    given = {*map(flag_in, arguments)}
+    given, method = {*map(flag_in, arguments)}, config.method
     has_order = config.train.order is not None or "--resume" in given
-    needs_order = "is for a run that trains for an order: give --order too"
-    conditions = {
-        "--order-fraction": (has_order, needs_order),
-        "--order-share": (has_order, needs_order),
-        "--cross-entropy-weight": (
-            config.method.has_cross_entropy,
-            f"must be left out: the method {config.method.name} has no cross-entropy beside its bits",
-        ),
-        "--diffusion-steps": (
-            config.method.is_diffusion,
-            "is for D3PMs: give --method d3pm-absorbing, d3pm-uniform or d3pm-gaussian",
-        ),
-        "--min-log-scale": (
-            config.depth.parametrization in MIXTURE_NAMES,
-            "is for mixtures of logistics (sound without --base)",
-        ),
-    }
-    for flag, (has_effect, reason) in conditions.items():
+    no_order = "is for a run that trains for an order: give --order too"
+    no_cross_entropy = f"must be left out: the method {method.name} has no cross-entropy beside its bits"
+    no_noise = "is for D3PMs: give --method d3pm-absorbing, d3pm-uniform or d3pm-gaussian"
+    no_mixture = "is for mixtures of logistics (sound without --base)"
+    for flag, has_effect, reason in (
+        ("--order-fraction", has_order, no_order),
+        ("--order-share", has_order, no_order),
+        ("--cross-entropy-weight", method.has_cross_entropy, no_cross_entropy),
+        ("--diffusion-steps", method.is_diffusion, no_noise),
+        ("--min-log-scale", config.depth.parametrization in MIXTURE_NAMES, no_mixture),
+    ):
         if flag in given and not has_effect:
             raise UsageError(f"{flag} {reason}")
 

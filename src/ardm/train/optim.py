@@ -1,8 +1,7 @@
 """Muon for the matrices inside a network, AdamW for everything else.
 
-Muon (Jordan et al., 2024) replaces the momentum of a matrix by its nearest semi-orthogonal one. PyTorch ships it
-too, one matrix at a time; this one orthogonalises all matrices of a shape in one batch of products, of which each
-process of a team does a part.
+Muon (Jordan et al., 2024) replaces the momentum of a matrix by the nearest semi-orthogonal matrix. PyTorch's Muon takes
+one matrix at a time; this one orthogonalises all matrices of a shape in one batch, divided among the processes.
 """
 
 from collections import defaultdict
@@ -23,11 +22,11 @@ NEWTON_SCHULZ = (
     (2.8769, -3.1427, 1.2046),
     (2.8366, -3.0525, 1.2012),
 )
-"""Coefficients of x, x x^T x and x (x^T x)^2 in each of five iterations, tuned for fast convergence to 1."""
+"""Coefficients of x, x x^T x and x (x^T x)^2 in each of five iterations, tuned for fast convergence."""
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum, orthogonalised; the update's scale is sqrt(max(1, rows / columns)) times the rate.
+    """Orthogonalised momentum, scaled by sqrt(max(1, rows / columns)) times the rate.
 
     A parameter with three axes is a stack of matrices.
     """
@@ -41,13 +40,13 @@ class Muon(torch.optim.Optimizer):
         weight_decay: float = 0.0,
         team: Team = ALONE,
     ) -> None:
-        """All processes of the team must have the same parameters and gradients."""
+        """Every process of the team must have the same parameters and gradients."""
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
         self._team = team
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One update of every matrix that has a gradient, which is overwritten."""
+        """Update every matrix that has a gradient; gradients are overwritten."""
         for group in self.param_groups:
             by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
             for p in group["params"]:
@@ -74,7 +73,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalise_together(matrices: Float[Tensor, "N R C"], team: Team) -> Float[Tensor, "N R C"]:
-    """`orthogonalise` of matrices that all processes have, each of which computes for as many of them."""
+    """`orthogonalise` of matrices that all processes have, divided evenly among them."""
     if team.size == 1:
         return orthogonalise(matrices)
     count = -(-len(matrices) // team.size)

@@ -1,8 +1,7 @@
-"""A run in progress: one optimisation step, one evaluation, and everything that determines how it goes on.
+"""A run in progress: optimisation steps, evaluations, and the state that determines the rest of the run.
 
-A run is determined by its configuration, its data and the weights that it starts from: the batch, the orders and the
-steps of training step i come from a generator seeded with (seed, i), so a resumed run draws exactly what the
-uninterrupted one would have.
+A run is determined by its configuration, its data and its initial weights: a generator seeded with (seed, i) draws the
+batch, orders and time steps of training step i, so a resumed run draws exactly what the uninterrupted run would have.
 """
 
 import copy
@@ -41,21 +40,21 @@ from ardm.train.optim import Muon, is_hidden_matrix
 
 
 class Objective(nn.Module):
-    """The losses of a batch with fresh draws, as a module: what shares gradients among processes wraps one."""
+    """The losses of a batch with fresh random draws, as a module for DDP and FSDP to wrap."""
 
     def __init__(self, model: ARDM | Baseline) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, x: Int[Tensor, "B D"], generator: torch.Generator, rank: Int[Tensor, "B D"] | None) -> Losses:
-        """The losses of each item; for an ARDM in the orders with these ranks, if any."""
+        """Losses of each item; an ARDM's are in the orders with these ranks, if given."""
         if isinstance(self.model, ARDM):
             return sample_step_loss(self.model, x, generator, rank)
         return self.model.losses(x, generator)
 
 
 class Trainer:
-    """Weights, their average, optimisers, profile, and the number of steps and seconds done."""
+    """The state of a run: weights, their average, optimisers, loss profile, steps and seconds."""
 
     def __init__(self, config: RunConfig, corpus: Corpus, runtime: Runtime) -> None:
         self.config, self.corpus, self.runtime = config, corpus, runtime
@@ -75,9 +74,13 @@ class Trainer:
         self._rank = named_rank(config, device)
 
     def _placed_objective(self) -> nn.Module:
-        """What gives the losses, with weights on the device, compiled and shared as the runtime says."""
-        runtime, objective = self.runtime, Objective(self.model)
-        check_team(self.config, runtime.team)
+        """The objective on the device, compiled, sharded or replicated as the runtime says."""
+        runtime, objective, num_shards = self.runtime, Objective(self.model), self.config.train.num_shards
+        if num_shards % runtime.team.size:
+            raise UsageError(
+                f"{runtime.team.size} processes cannot share a batch evenly whose --shards are {num_shards}: give "
+                f"--shards {runtime.team.size}, or a multiple of it"
+            )
         if runtime.compile:
             compile_blocks(self.model.network)
         if runtime.shares_weights:
@@ -92,7 +95,7 @@ class Trainer:
         return DistributedDataParallel(objective, gradient_as_bucket_view=True)
 
     def start_from(self, trained: TrainedModel) -> None:
-        """Take over the weights of a trained model; a UsageError unless it has the same network and classes."""
+        """Copy the weights of a trained model; a UsageError unless its network and classes are the same."""
         own, other = self.config, trained.config
         if not own.method.is_ardm:
             raise UsageError(f"the method {own.method.name} starts from random weights: leave out --init")
@@ -104,7 +107,7 @@ class Trainer:
             )
         before = (trained.model.depth.num_classes, trained.alphabet, trained.model.shape[2:], trained.sample_rate)
         if before != (self.corpus.num_classes, self.corpus.alphabet, self.model.shape[2:], self.corpus.sample_rate):
-            raise UsageError("the model to start from has other classes, channels or samples a second than these data")
+            raise UsageError("the model to start from has other classes, channels or samples per second than this data")
         self.config = replace(own, initial_data=(*other.initial_data, trained.data_fingerprint))
         with torch.no_grad():
             for model in (self.model, self.averaged):
@@ -112,7 +115,7 @@ class Trainer:
                     parameter.copy_(shard_like(value.to(parameter.device), parameter))
 
     def train_step(self) -> dict[str, Tensor]:
-        """One optimisation step; its metrics stay on the device."""
+        """Metrics, still on the device, of one optimisation step."""
         config, team = self.config.train, self.runtime.team
         shards = team.share_of(config.num_shards)
         parts = [self._add_gradients(shard, is_last=shard == shards[-1]) for shard in shards]
@@ -126,26 +129,23 @@ class Trainer:
         return {"bits": bits, "cross_entropy": cross_entropy, "gradient_norm": norm}
 
     def _add_gradients(self, shard: int, *, is_last: bool) -> Losses:
-        """The losses of a shard of the batch, whose gradients are added to those of the shards before.
-
-        After the last shard of a process its gradients are those of the whole team.
-        """
+        """Losses of a shard of the batch; their gradients are accumulated, and after the last shard synchronised."""
         config, team = self.config.train, self.runtime.team
         self._generator.manual_seed(step_seed(self.config.seed, self.step, shard))
         if isinstance(self._sampler, StreamSampler):
             self._sampler.expect(coming_seeds(self.config, team, self.step, shard), config.shard_size)
         x = self._sampler.draw(config.shard_size, self._generator)
         rank = self._ranks() if config.has_order(self.step) else None
-        with self._sharing_gradients(is_last):
+        with self._gradient_sync(is_last):
             with self.runtime.autocast():
                 losses: Losses = self._objective(x, self._generator, rank)
             bits, cross_entropy = losses.bits_per_dim.mean(), losses.cross_entropy.mean()
-            weight = team.size / config.num_shards  # what is shared is the mean over processes
+            weight = team.size / config.num_shards  # synchronised gradients are the mean over processes
             (weight * (bits + config.cross_entropy_weight * cross_entropy)).backward()
         return losses
 
-    def _sharing_gradients(self, is_last: bool) -> AbstractContextManager[Any]:
-        """A context in which gradients of a team are added up, if this shard is the last, or only a process's own."""
+    def _gradient_sync(self, is_last: bool) -> AbstractContextManager[Any]:
+        """A context that synchronises gradients across processes after the last shard only."""
         if self.runtime.shares_weights:
             set_gradient_sync(self._objective, is_last)
         elif isinstance(self._objective, DistributedDataParallel) and not is_last:
@@ -153,7 +153,7 @@ class Trainer:
         return nullcontext()
 
     def _ranks(self) -> Int[Tensor, "B D"]:
-        """The inverses of the orders that the last part of a run trains for, one for each item of a shard."""
+        """Inverses of the orders that the final steps train for, one per item of a shard."""
         config, num_variables = self.config.train, self.model.num_variables
         num_ordered = round(config.order_share * config.shard_size)
         if self._rank is None:
@@ -168,7 +168,7 @@ class Trainer:
                 group["lr"] = group["peak_rate"] * rate_factor
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-        # Early on the average follows closely, so that short runs are not held back by their first steps.
+        # Early on the average follows the weights closely, so that the first steps do not hold short runs back.
         decay = min(self.config.train.ema_decay, (self.step + 1) / (self.step + 10))
         with torch.no_grad():
             torch._foreach_lerp_(list(self.averaged.parameters()), list(self.model.parameters()), 1 - decay)
@@ -180,7 +180,7 @@ class Trainer:
         *,
         on_batch: Callable[[int], None] = lambda num_items: None,
     ) -> Metrics:
-        """The bound of the averaged weights on the fixed held-out items or some of them, always with the same draws."""
+        """The averaged weights' bound on all or some of the held-out items, with the same random draws every time."""
         items = self._eval_items if num_items is None else self._eval_items[spread(num_items, self.num_eval_items)]
         generator = torch.Generator(self.runtime.device).manual_seed(self.config.seed)
         how: Any = {"num_passes": num_passes, "batch_size": self.config.train.shard_size, "on_batch": on_batch}
@@ -199,20 +199,19 @@ class Trainer:
         return metrics
 
     def whole_average(self) -> ARDM | Baseline:
-        """The model with the averaged weights, all of them on this device; all processes must ask for it."""
+        """The model with the averaged weights, gathered on this device; all processes must call it."""
         if not self.runtime.shares_weights:
             return self.averaged
         with torch.random.fork_rng(devices=[]):
-            model = (
-                build_model(self.config, self.corpus.num_classes).to(self.runtime.device).requires_grad_(False).eval()
-            )
+            model = build_model(self.config, self.corpus.num_classes)
+        model = model.to(self.runtime.device).requires_grad_(False).eval()
         for parameter, averaged in zip(model.parameters(), self.averaged.parameters(), strict=True):
             parameter.copy_(whole(averaged))
         return model
 
     @property
     def sampler(self) -> Sampler:
-        """Where training items come from."""
+        """The source of training items."""
         return self._sampler
 
     @property
@@ -226,12 +225,12 @@ class Trainer:
         return compact_tensor(items[chosen]).to(self.runtime.device).long()
 
     def is_finite(self) -> bool:
-        """Whether every weight is a finite number, in all processes."""
+        """Whether all weights are finite, in all processes."""
         own = (p.to_local() if isinstance(p, DTensor) else p for p in self.model.parameters())
         return not self.runtime.team.any(not all(bool(p.isfinite().all()) for p in own))
 
     def trained_model(self) -> AnyTrained:
-        """The averaged weights with the profile, if they have one, that describes them best; asked for by all."""
+        """The averaged weights with the profile that describes them best, if any; all processes must call it."""
         averaged = self.whole_average()
         facts: dict[str, Any] = {
             "config": self.config,
@@ -246,7 +245,7 @@ class Trainer:
         return TrainedModel(model=averaged, profile=self.measured_profile or self.profile, **facts)
 
     def state_tensors(self) -> dict[str, Tensor]:
-        """Every tensor that the rest of the run depends on, for the first process; all must ask for them."""
+        """All tensors that the rest of the run depends on, in the first process; all processes must call it."""
         tensors: dict[str, Tensor] = {f"weights/{n}": p for n, p in self.model.named_parameters()}
         tensors |= {f"averaged/{n}": p for n, p in self.averaged.named_parameters()}
         tensors |= profile_tensors("profile", self.profile)
@@ -263,7 +262,7 @@ class Trainer:
                 yield names[parameter], state
 
     def load_state_tensors(self, tensors: dict[str, Tensor]) -> None:
-        """Take over what `state_tensors` gave; only what this process keeps of it comes to the device."""
+        """Restore what `state_tensors` returned; only this process's share of it goes to the device."""
         device = self.runtime.device
         with torch.no_grad():
             for prefix, model in (("weights", self.model), ("averaged", self.averaged)):
@@ -284,24 +283,15 @@ class Trainer:
             owners[parameter].state[parameter] = state
 
 
-def check_team(config: RunConfig, team: Team) -> None:
-    """A usage error unless each process gets as many shards of a batch."""
-    if config.train.num_shards % team.size:
-        raise UsageError(
-            f"{team.size} processes cannot share a batch evenly whose --shards are {config.train.num_shards}: give "
-            f"--shards {team.size}, or a multiple of it"
-        )
-
-
 def named_rank(config: RunConfig, device: torch.device) -> Int[Tensor, "D"] | None:
-    """The inverse of the one order that the run comes to train for; None for strands, or if it trains for none."""
+    """The inverse of the named order to train for; None for strands or without an order."""
     if config.train.order not in NAMED_ORDERS:
         return None
     return ranks(torch.from_numpy(NAMED_ORDERS[config.train.order](config.data.shape)).to(device))
 
 
 def make_optimizers(config: RunConfig, model: nn.Module, team: Team) -> list[torch.optim.Optimizer]:
-    """Muon for hidden matrices if the configuration has a rate for it, fused AdamW for the rest."""
+    """Muon for hidden matrices, if the configuration has a rate for it, and fused AdamW for the rest."""
     train = config.train
     hidden: dict[str, nn.Parameter] = {}
     if train.muon_rate is not None:
@@ -321,12 +311,12 @@ def make_optimizers(config: RunConfig, model: nn.Module, team: Team) -> list[tor
 
 
 def step_seed(seed: int, step: int, shard: int = 0) -> int:
-    """The seed of the generator of a shard of a training step."""
+    """The seed of a shard of a training step."""
     return (seed * 1_000_003 + step + (shard << 40)) & (2**63 - 1)
 
 
 def coming_seeds(config: RunConfig, team: Team, step: int, shard: int) -> list[int]:
-    """The seeds of this shard of a step and of the next ones that are this process's, for a sampler to read ahead."""
+    """The seeds of this shard of a step and of the process's next ones, for a sampler to read ahead."""
     last = max(config.train.steps, step + 1)
     draws = (
         (s, own)
