@@ -204,7 +204,7 @@ def stratified_half_width(bits: Float[Tensor, "P N"], steps: Int[Tensor, "P N"])
         counts = stratum.bincount()
     sums = torch.zeros(len(counts), dtype=bits.dtype, device=bits.device).index_add_(0, stratum, bits.flatten())
     residual = bits.flatten() - (sums / counts)[stratum]
-    freedom = (counts / (counts - 1).clamp(min=1)).sqrt()[stratum]  # a mean follows its own values
+    freedom = (counts / (counts - 1).clamp(min=1)).sqrt()[stratum]  # each mean was fitted to these values
     by_item = (residual * freedom).view(num_passes, num_items).mean(0)
     return Z_95 * math.sqrt(by_item.square().mean().item() / num_items)
 
@@ -390,7 +390,7 @@ def mean_bits(bits: Float[Tensor, "N"], num_variables: int, estimator: str, *, i
 
 
 def check_items(x: Tensor, num_variables: int, num_classes: int, num_passes: int = 1) -> None:
-    """A ValueError unless there are items with this number of variables, all values are classes, and passes to make."""
+    """Raise a ValueError unless there are items of this many variables whose values are classes, and passes to make."""
     if num_passes < 1:
         raise ValueError(f"expected at least one pass, got {num_passes}")
     if x.ndim != 2 or x.shape[1] != num_variables or len(x) == 0:

@@ -106,7 +106,7 @@ def sample_chain(
         mask = revealed(rank, schedule.first_step)
         for start, stop in schedule.groups(s):
             where = order[:, start:stop]
-            with torch.no_grad():  # not around the yield: the caller's gradients are its own
+            with torch.no_grad():  # not around the yield, where the caller may want gradients
                 children = model.predict(values, mask, s, start, where)
             drawn = children.sample(generator, temperature=temperature, top_p=top_p)
             values, mask = values.scatter(1, where, drawn), revealed(rank, stop)

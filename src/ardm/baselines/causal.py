@@ -201,7 +201,7 @@ def sample_chain(
     for d in range(model.num_variables):
         where = order[:, d : d + 1]
         parent = torch.full_like(where, model.depth.absorbing_value)
-        with torch.no_grad():  # not around the yield: the caller's gradients are its own
+        with torch.no_grad():  # not around the yield, where the caller may want gradients
             children = model.parametrization.children(next_outputs(x, d)[:, None], parent, 0)
         x = x.scatter(1, where, children.sample(generator, temperature=temperature))
         is_hidden = is_hidden.scatter(1, where, False)

@@ -241,6 +241,6 @@ def sample_chain(model: D3PM, num_items: int, generator: torch.Generator) -> Ite
     x = model.process.sample_last(num_items, model.num_variables, generator)
     for number in range(model.process.num_steps, 0, -1):
         step = torch.full((num_items,), number, device=x.device)
-        with torch.no_grad():  # not around the yield: the caller's gradients are its own
+        with torch.no_grad():  # not around the yield, where the caller may want gradients
             x = sample_categorical(model.process.log_reverse(model(x, step), x, step), generator)
         yield x

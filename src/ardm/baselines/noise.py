@@ -106,7 +106,7 @@ class Absorbing(NoiseProcess):
     Q_t masks with probability 1 / (T - t + 1), so that q(x_t is masked) = t / T. A masked variable is revealed in the
     reverse step t with probability 1 / t, whatever its value. The mask is the value K.
 
-    The network sees the same as that of an order-agnostic ARDM: `mask_value` where a variable is masked (K by default,
+    The network sees the inputs of an order-agnostic ARDM: `mask_value` where a variable is masked (K by default,
     as in `depth.absorbing`), and as t the number of variables that are not. It need not know T.
     """
 
@@ -252,11 +252,11 @@ class Uniform(_EndsUniform):
         return self._rows(x0, self.kept[step])
 
     def log_likelihood(self, xt: Items, step: Steps) -> ClassRows:
-        """The same as the marginal: its matrix is symmetric."""
+        """The marginal's rows: its matrix is symmetric."""
         return self._rows(xt, self.kept[step])
 
     def log_carried(self, log_weights: ClassRows, step: Steps) -> ClassRows:
-        """A class keeps its own weight with probability alpha-bar, and has a share 1/K of what all the others lose."""
+        """A class keeps its weight with probability alpha-bar, and gets a share 1/K of all weight that is lost."""
         kept = self.kept[step][:, None, None]
         shared = log_weights.logsumexp(-1, keepdim=True) - math.log(self.num_classes)
         return torch.logaddexp(kept.log() + log_weights, (1 - kept).log() + shared)
@@ -271,7 +271,7 @@ class Uniform(_EndsUniform):
 def cosine_alpha_bar(num_steps: int) -> Float[Tensor, "T"]:
     """The schedule of Austin et al. for uniform noise: cos((t/T + 0.008) / 1.008 * pi/2), normalised to 1 at t = 0.
 
-    As in their code no step replaces with a probability of more than 0.999; the last would do so always.
+    As in their code a step replaces with probability 0.999 at most; the last one's would be 1.
     """
     _check_num_steps(num_steps)
     time = torch.arange(num_steps + 1, dtype=torch.float64) / num_steps
@@ -290,7 +290,7 @@ class Gaussian(_EndsUniform):
     -(K-1)..K-1; the diagonal makes rows sum to one. See `linear_betas`.
 
     The edges keep these matrices from sharing eigenvectors, so products of them are stored: one in 16, in float64,
-    which is 33 MB for K = 256 and T = 1000 instead of 524, and at most 15 products of matrices lead on from there.
+    which is 33 MB for K = 256 and T = 1000 instead of 524, and leaves at most 15 products of matrices to compute.
     """
 
     betas: Float[Tensor, "T"]
@@ -354,7 +354,7 @@ class Gaussian(_EndsUniform):
 def linear_betas(num_steps: int) -> Float[Tensor, "T"]:
     """The schedule of Austin et al. for Gaussian noise: 1e-4 to 0.02 in 1000 steps.
 
-    With T steps all are 1000 / T times as large, so that variances add up to the same.
+    With T steps all are 1000 / T times as large, so that the sum of variances stays.
     """
     _check_num_steps(num_steps)
     first, last = 0.1 / num_steps, 20 / num_steps
@@ -364,7 +364,7 @@ def linear_betas(num_steps: int) -> Float[Tensor, "T"]:
 
 
 def divergence(log_q: Float[Tensor, "*B V"], log_p: Float[Tensor, "*B V"]) -> Float[Tensor, "*B"]:
-    """KL(q || p) of each row in nats; what q excludes adds nothing, whatever p says of it."""
+    """KL(q || p) of each row in nats; classes that q excludes add nothing, even where p excludes them too."""
     q = log_q.exp()
     return torch.where(q > 0, q * (log_q - log_p), 0.0).sum(-1)
 
@@ -379,7 +379,7 @@ def _is_class(x: Items, num_classes: int) -> Bool[Tensor, "B D K"]:
 
 
 def _log_one_hot(x: Items, num_classes: int) -> ClassRows:
-    """Certainty of x; -inf for all classes if it is none of them."""
+    """Log-probabilities of a certain x; -inf for all classes if it is none of them."""
     zeros = torch.zeros((), dtype=torch.float64, device=x.device)
     return torch.where(_is_class(x, num_classes), zeros, NEGATIVE_INFINITY)
 

@@ -1,14 +1,14 @@
 """Causal Transformers with the blocks of the ARDMs' networks: left to right, and in any order.
 
-Both take tokens as `causal` defines them: at place d of the order the value at place d-1, of which a start value is
-the first. In any order a network must be told two positions: that of the token, order[d-1], and that of the
-target, order[d] (XLNet: Yang et al., 2019; the paper's OA-Transformer).
+Both take tokens as `causal` defines them: a start value, then at each place d of the order the value at place d-1. In
+any order a network must know two positions: that of the token, order[d-1], and that of the target, order[d] (XLNet:
+Yang et al., 2019; the paper's OA-Transformer).
 
     the paper's blocks   sinusoids of the target and of the token, half the width each, are added to the embedding
-    our blocks           the same, and queries are turned by the target's position, keys by the token's
+    our blocks           besides, queries are turned by the target's position and keys by the token's
 
 Rotations alone would not do: the first query sees the start value only, wherever its target lies. As in the authors'
-code the start value has no sinusoids of its own; to a rotation it lies at position -1.
+code the start value has no sinusoids; to a rotation it lies at position -1.
 """
 
 from typing import ClassVar
@@ -27,7 +27,7 @@ Config = TransformerConfig | PaperTransformerConfig
 
 
 class ShiftedTransformer(nn.Module):
-    """What both Transformers have in common: embedding, causal blocks of either configuration, head."""
+    """The parts that both Transformers share: embedding, causal blocks of either configuration, head."""
 
     def __init__(self, config: Config, *, num_values: int, num_outputs: int) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class ShiftedTransformer(nn.Module):
             initialise_like_the_paper(self)
 
     def trunk(self, x: Float[Tensor, "B D C"], *rotations: Rotation) -> Float[Tensor, "B D O"]:
-        """Outputs from embedded tokens; our blocks take rotations, those of the paper none."""
+        """Outputs from embedded tokens; our blocks take rotations, the paper's take none."""
         if self.norm is not None:
             last: Tensor = self.norm(through(self.blocks, x))
         else:

@@ -4,8 +4,8 @@
     x, skip = block(x)            num_blocks times, dilations 1, 2, 4, ... repeating
     outputs = dense(relu(dense(sum of skips / sqrt(num_blocks))))
 
-The input sees tokens as `causal` defines them: each sample's predecessor, and a hidden one first, as all before it.
-Sampling goes from sample to sample, and each convolution keeps the inputs that it will see again.
+The input sees tokens as `causal` defines them: each sample's predecessor, and before the first a hidden value.
+Sampling goes from sample to sample, and each convolution keeps the inputs that it will need again.
 """
 
 import math
@@ -48,12 +48,12 @@ class CausalWaveNet(nn.Module):
         return full_precision(self.head, F.relu(self.last(total / math.sqrt(len(self.blocks)))))
 
     def incremental(self) -> "IncrementalWaveNet":
-        """The same network for one sample after the other, from the start of a clip."""
+        """The network in a form that takes one sample after the other, from the start of a clip."""
         return IncrementalWaveNet(self)
 
 
 class IncrementalWaveNet:
-    """A causal WaveNet that is given one token of each item at a time."""
+    """A causal WaveNet that takes one token of each item at a time."""
 
     def __init__(self, network: CausalWaveNet) -> None:
         self.network = network
@@ -80,7 +80,7 @@ class IncrementalWaveNet:
 
 
 class IncrementalConvolution:
-    """A causal convolution that is given one sample of each item at a time and keeps those that it will see again."""
+    """A causal convolution that takes one sample of each item at a time and keeps those that it will need again."""
 
     def __init__(self, convolution: Convolution) -> None:
         self.weight, self.bias = convolution.weight.detach()[:, :, 0].mT.flatten(1), convolution.bias  # (F, 3 I), (F)

@@ -1,4 +1,4 @@
-"""Networks, one a file. `NETWORKS` finds them by the kind that their configurations name."""
+"""Networks, one per file; `NETWORKS` holds them by the kind in their configurations."""
 
 from torch import nn
 

@@ -14,7 +14,7 @@ from ardm.model import Mask, Outputs, PerItem, Values, Where, rows_at
 
 STEP_SCALE = 1000.0
 MATRIX_UNIT = 8
-"""GPUs multiply matrices whose sides are multiples of this several times as fast as others."""
+"""GPUs multiply matrices several times faster if their sides are multiples of this."""
 
 
 def linear(num_inputs: int, num_outputs: int, *, bias: bool = False, zero: bool = False) -> nn.Linear:
@@ -35,7 +35,7 @@ def initialise(layer: nn.Conv2d | nn.Linear, *, zero: bool = False) -> None:
 
 
 def full_precision(layer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """The layer's output in float32, even where autocast would take bfloat16: 8 bits do not name one of 2^16 values."""
+    """The layer's output in float32, even under autocast: the 8 bits of bfloat16 cannot tell 2^16 values apart."""
     with torch.autocast(x.device.type, enabled=False):
         return layer(x.float() if x.dtype == torch.bfloat16 else x)
 
@@ -48,11 +48,11 @@ def embed(table: Float[Tensor, "V C"], index: Int[Tensor, "B D"]) -> Float[Tenso
 
 
 class PointwiseHead(nn.Module, ABC):
-    """A network whose head maps the features of a variable to its outputs, so that a few cost less than all."""
+    """A network whose head maps the features of each variable to its outputs, so that a few cost less than all."""
 
     @abstractmethod
     def features(self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem) -> Float[Tensor, "B D C"]:
-        """What the head sees of every variable."""
+        """The head's input for every variable."""
 
     @abstractmethod
     def read_out(self, features: Float[Tensor, "B N C"]) -> Float[Tensor, "B N O"]:
@@ -70,7 +70,7 @@ class PointwiseHead(nn.Module, ABC):
 
 
 class ReadOut(nn.Linear):
-    """A linear map to outputs, however few, by a product that matrix units take."""
+    """A linear map to outputs, padded to a number that GPUs multiply fast."""
 
     def __init__(self, num_inputs: int, num_outputs: int) -> None:
         super().__init__(num_inputs, num_outputs)
@@ -83,11 +83,11 @@ class ReadOut(nn.Linear):
 
 def rms_norm(x: Tensor) -> Tensor:
     """x over its root mean square along the last axis; no gain, which the next layer can absorb."""
-    return F.rms_norm(x, (x.shape[-1],)).to(x.dtype)  # autocast would go on in float32
+    return F.rms_norm(x, (x.shape[-1],)).to(x.dtype)  # autocast would continue in float32
 
 
 def gelu(x: Tensor) -> Tensor:
-    """GELU in its tanh form; compiled code takes a logistic function for the tanh, which costs half as much."""
+    """GELU in its tanh form; compiled code writes the tanh as a logistic function, which costs half as much."""
     if not torch.compiler.is_compiling():
         return F.gelu(x, approximate="tanh")
     scale = 2 * math.sqrt(2 / math.pi)
@@ -95,7 +95,7 @@ def gelu(x: Tensor) -> Tensor:
 
 
 def relu_of(layer: nn.Linear, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
-    """relu(layer(x)) of a layer without bias; compiled code has the product apply it, where a pass of its own would."""
+    """relu(layer(x)) of a layer without bias; compiled code applies the relu within the product."""
     assert layer.bias is None
     if not torch.compiler.is_compiling():
         return F.relu(layer(x))

@@ -1,6 +1,6 @@
 """The paper's text Transformer (App. C): pre-LayerNorm, GELU, sinusoidal positions, untied output, no time input.
 
-With several stages, which the paper has none of for text, it is told stage and mask.
+With several stages, which the paper does not use for text, it also embeds the stage and the mask.
 Where the text is silent it follows the authors' code: no biases in attention, GELU in its tanh form, epsilon 1e-6.
 """
 
@@ -59,7 +59,7 @@ class PaperBlock(nn.Module):
     def forward(
         self, x: Float[Tensor, "B D C"], update: Float[Tensor, "B D C"]
     ) -> tuple[Float[Tensor, "B D C"], Float[Tensor, "B D C"]]:
-        """The block of x + update, as two terms too: whoever takes the norm of their sum adds them in the same pass."""
+        """The block of x + update, again as two terms, which the next norm can add in its own pass."""
         x = x + update
         x = x + self._attend(self.attention_norm(x))
         return x, self.contract(gelu(self.expand(self.mlp_norm(x))))
@@ -74,7 +74,7 @@ class PaperBlock(nn.Module):
 
 
 def through(blocks: Iterable[nn.Module], x: Float[Tensor, "B D C"]) -> Float[Tensor, "B D C"]:
-    """The output of paper blocks one after another."""
+    """The output of paper blocks in sequence."""
     update = torch.zeros_like(x)
     for block in blocks:
         x, update = block(x, update)
@@ -82,7 +82,7 @@ def through(blocks: Iterable[nn.Module], x: Float[Tensor, "B D C"]) -> Float[Ten
 
 
 def initialise_like_the_paper(network: nn.Module) -> None:
-    """Draw the weights of all linear maps by Glorot's rule, and tiny biases."""
+    """Draw the weights of all linear maps by Glorot's rule, and tiny biases, in place."""
     for module in network.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)

@@ -9,7 +9,7 @@
 Every block sees an embedding of the step s*D + t. Notation beyond that of `model`: C sub-pixels a pixel, F features.
 
 Where the text is silent it follows VDM's code: 32 groups in a norm, epsilon 1e-6, one attention head, LeCun
-initialisation (a plain normal here), zero for what ends a residual branch, brings in the step, or ends the network.
+initialisation (a plain normal here), zero for layers that end a residual branch, take the step, or end the network.
 """
 
 import torch
@@ -55,19 +55,14 @@ class PaperUNet(nn.Module):
         return outputs.permute(0, 2, 3, 1).unflatten(-1, (-1, self.num_outputs))
 
     def _body(self, x: Float[Tensor, "B F H W"], step: Float[Tensor, "B E"]) -> Float[Tensor, "B F H W"]:
-        down, middle, up = self._blocks()
-        skips = [x]
-        for block in down:
-            skips.append(block(skips[-1], step))
-        x = middle[0](skips[-1], step)
-        x = middle[1](self.attention(x), step)
-        for block in up:
+        blocks, skips = iter(self.blocks), [x]
+        for _ in range(self.num_blocks):
+            skips.append(next(blocks)(skips[-1], step))
+        x = next(blocks)(skips[-1], step)
+        x = next(blocks)(self.attention(x), step)
+        for block in blocks:
             x = block(x, step, skips.pop())
         return x
-
-    def _blocks(self) -> tuple[list[nn.Module], list[nn.Module], list[nn.Module]]:
-        blocks, end = list(self.blocks), self.num_blocks
-        return blocks[:end], blocks[end : end + 2], blocks[end + 2 :]
 
 
 class ImageInput(nn.Module):
@@ -143,9 +138,9 @@ class PixelAttention(nn.Module):
 
 
 class GroupNorm(nn.GroupNorm):
-    """`nn.GroupNorm`, which compiled code computes by the moments of channels.
+    """`nn.GroupNorm`, which compiled code computes from the moments of channels.
 
-    Those lie side by side in a channels-last tensor; groups of them would have PyTorch rearrange it for every norm.
+    In a channels-last tensor these need no copy, while PyTorch rearranges it for every norm over groups.
     """
 
     def forward(self, x: Float[Tensor, "B F H W"]) -> Float[Tensor, "B F H W"]:
@@ -158,7 +153,7 @@ class GroupNorm(nn.GroupNorm):
             return (wide * scale + shift).to(x.dtype)
 
     def _scale_and_shift(self, x: Float[Tensor, "B F H W"]) -> tuple[Tensor, Tensor]:
-        """What each feature is multiplied by and what is added to it, (B, groups, features of a group)."""
+        """The factor and the summand of each feature, (B, groups, features of a group)."""
         variances, means = (
             moment.unflatten(1, (self.num_groups, -1)) for moment in torch.var_mean(x, dim=(2, 3), correction=0)
         )

@@ -7,10 +7,10 @@
 Every block sees an embedding of the step s*D + t. Notation beyond that of `model`: F features.
 
 Where the text is silent it follows the authors' code: the relu after the input, a linear map after the embedding
-table, a swish after both dense layers of the step, zeros beyond the ends of a clip, and as many skip features as
-others. LeCun initialisation for the input and the step, He's for the rest (plain normals here), zero for what ends
-the network. No weight norm, which DiffWave has. The last block's residual half is computed and not used, as in both
-codes, so that all blocks are alike.
+table, a swish after both dense layers of the step, zeros beyond the ends of a clip, and equally many skip and residual
+features. LeCun initialisation for the input and the step, He's for the others (plain normals here), zero for the last
+layer. No weight norm, unlike DiffWave. The last block's residual half is computed and not used, as in both codes, so
+that all blocks are alike.
 """
 
 import math
@@ -66,7 +66,7 @@ class AudioInput(nn.Module):
         self.convolution = Convolution(2 + (num_stages if num_stages > 1 else 0), 3 * quarter, causal=causal)
         # One-hot rows of 65,536 would not fit. The gradient of a look-up is a scatter-add, which PyTorch does not
         # promise to be deterministic on CUDA: its own kernel sorts first, but compiled code adds atomically unless
-        # torch.use_deterministic_algorithms is set. Hence this stands outside the blocks, which alone are compiled.
+        # torch.use_deterministic_algorithms is set. Hence it stands outside the blocks, as only these are compiled.
         self.embedding = nn.Embedding(num_values, quarter)
         nn.init.normal_(self.embedding.weight, std=quarter**-0.5)
         self.projection = linear(quarter, quarter, bias=True)
@@ -79,7 +79,7 @@ class AudioInput(nn.Module):
         return torch.cat((features, self.projection(self.embedding(inputs)).to(features.dtype)), dim=-1)
 
     def planes(self, inputs: Values, mask: Mask, stage: PerItem) -> Float[Tensor, "B D P"]:
-        """What the convolution sees of every sample."""
+        """The convolution's input for every sample."""
         values = inputs.to(self.embedding.weight.dtype) * (2 / self.num_values) - 1
         if self.num_stages == 1:
             return torch.stack((values * mask, mask.to(values.dtype)), dim=-1)
@@ -110,7 +110,7 @@ class GatedBlock(nn.Module):
     def gated(
         self, x: Float[Tensor, "B D F"], sums: Float[Tensor, "B D G"]
     ) -> tuple[Float[Tensor, "B D F"], Float[Tensor, "B D F"]]:
-        """The same from the sums of the convolution."""
+        """The input of the next block, and the skip, from the sums of the convolution."""
         signal, gate = sums.chunk(2, dim=-1)
         residual, skip = self.output(signal.tanh() * gate.sigmoid()).chunk(2, dim=-1)
         return (x + residual) / math.sqrt(2), skip
@@ -119,10 +119,10 @@ class GatedBlock(nn.Module):
 class Convolution(nn.Conv2d):
     """A convolution of width 3 along the samples that keeps their number and, at first, multiplies power by a gain.
 
-    A sample sees itself and its two neighbours at the distance of the dilation. If causal it sees itself and those one
-    and two dilations before. To PyTorch the samples are a picture of height 1 in channels-last memory, a layout that
-    Conv1d does not know. A causal one is a product with the three samples side by side: cuDNN has no
-    fast way for what is padded on one side alone (docs/LOG.md).
+    A sample sees itself and its two neighbours at the distance of the dilation; if causal, itself and those one and two
+    dilations before. To PyTorch the samples are a picture of height 1 in channels-last memory, a layout that Conv1d
+    lacks. A causal one is a product with the three samples side by side: cuDNN is slow with one-sided padding
+    (docs/LOG.md).
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Models that are called often, as in sampling: what a GPU does sooner when it knows that."""
+"""Models whose calls a GPU replays from recordings, for sampling and other work of many calls."""
 
 import copy
 from collections.abc import Iterator
@@ -14,18 +14,18 @@ from ardm.nn.blocks import compile_blocks
 from ardm.runtime.cuda_graphs import Recorded, own_stream, padded
 
 CALLS_TO_COMPILE = 10_000
-"""So many calls are made sooner if a network is compiled first: that takes some ten seconds, and saves a millisecond or
-more of a call for a full batch."""
+"""From this many calls on a network is compiled, which takes some ten seconds and saves at least a millisecond per call
+of a full batch."""
 
 
 @contextmanager
 def for_many_calls(
     model: ARDM, *, num_items: int, batch_size: int, num_calls: int, compiles: bool = True
 ) -> Iterator[ARDM]:
-    """A context in which to call a model often, without gradients, and the model to call: the same, sooner on a GPU.
+    """A context with a faster form of a model on a GPU, to be called often and without gradients.
 
-    Items come in batches, each of which takes so many calls. The context must lie within the autocast, if any, that the
-    calls are to have. Exact networks record by themselves.
+    Each batch of items takes `num_calls` calls. The context must lie within the autocast, if any, of the calls. Exact
+    networks make their own recordings.
     """
     device = model.depth.levels.device
     is_exact = next(model.network.parameters(), None) is None
@@ -35,16 +35,16 @@ def for_many_calls(
 
 
 def size_to_compile(num_items: int, batch_size: int, num_calls: int) -> int | None:
-    """The size of batches to compile a network for; None if they are too few. All processes of a team agree on it."""
+    """The batch size to compile a network for, the same on all processes of a team; None if the calls are too few."""
     num_batches = -(-num_items // batch_size)
     return min(num_items, batch_size) if num_batches * num_calls >= CALLS_TO_COMPILE else None
 
 
 class RecordedModel(ARDM):
-    """A model as another, whose calls for some variables a GPU plays from recordings.
+    """A copy of a model whose calls for some variables a GPU replays from recordings.
 
     Under autocast the matrices of its blocks are rounded once, and not in every call. With a compiled size the blocks
-    are compiled for batches of this size, to which smaller ones are filled up.
+    are compiled for batches of this size, and smaller batches are padded.
     """
 
     def __init__(self, model: ARDM, compiled_size: int | None = None) -> None:
@@ -68,7 +68,7 @@ class RecordedModel(ARDM):
 
 
 def with_rows(x: Shaped[Tensor, "B *C"], num_rows: int) -> Shaped[Tensor, "N *C"]:
-    """The tensor with as many rows, the last of zeros."""
+    """The tensor padded with rows of zeros."""
     if len(x) > num_rows:
         raise ValueError(f"expected at most {num_rows} items, got {len(x)}")
     if len(x) == num_rows:
@@ -77,7 +77,7 @@ def with_rows(x: Shaped[Tensor, "B *C"], num_rows: int) -> Shaped[Tensor, "N *C"
 
 
 def round_blocks(network: nn.Module, dtype: torch.dtype) -> None:
-    """Round the matrices inside a network's blocks, as autocast does in every call."""
+    """Round the matrices of a network's blocks in place, as autocast does in every call."""
     for name, parameter in network.named_parameters():
         if "blocks." in name and parameter.ndim > 1:
             parameter.data = parameter.to(dtype)

@@ -3,8 +3,8 @@
 With a kernel, feed-forward parts see their neighbours by a depthwise convolution.
 
 Every block has an exact integer form (products, one square root and one division for a norm, a table for the
-softmax's exponential), which the codec needs. The network sees neither the step t nor, with a mask class of
-its own, the mask: both follow from the input.
+softmax's exponential), which the codec needs. The network sees neither the step t nor, where the mask is a class,
+the mask: both follow from the input.
 """
 
 import torch
@@ -67,14 +67,14 @@ class Block(nn.Module):
     def forward(
         self, x: Float[Tensor, "B D C"], rotation: Rotation, key_rotation: Rotation | None = None
     ) -> Float[Tensor, "B D C"]:
-        """The block's output; keys are turned like queries unless they have a rotation of their own."""
+        """The block's output; keys are turned like queries unless they have another rotation."""
         x = x + self.attention(rms_norm(x), rotation, key_rotation)
         seen = rms_norm(x) if self.depthwise is None else self.depthwise(rms_norm(x))
         return x + self.contract(F.relu(self.expand(seen)).square())
 
 
 class Depthwise(nn.Module):
-    """A depthwise convolution along the variables, zeros around them, as a sum that PyTorch compiles to one pass."""
+    """A depthwise convolution along the variables, padded with zeros, as a sum that PyTorch compiles to one pass."""
 
     def __init__(self, width: int, kernel: int, *, causal: bool = False) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ def rotary_angles(length: int, head_width: int, like: Tensor) -> Rotation:
 
 
 def rotary_angles_at(positions: Int[Tensor, "*B D"], head_width: int, like: Tensor) -> Rotation:
-    """The same of any positions, (*B, D, head_width / 2) each."""
+    """Cosines and sines of the rotary code of given positions, (*B, D, head_width / 2) each."""
     frequencies = 10_000.0 ** -torch.linspace(0, 1, head_width // 2, device=like.device)
     angles = positions[..., None] * frequencies
     return angles.cos().to(like.dtype), angles.sin().to(like.dtype)

@@ -61,14 +61,14 @@ class UNet(nn.Module):
     ) -> Float[Tensor, "B N O"]:
         """Outputs for some variables, of whose pixels all sub-pixels are computed."""
         pixels = self._pixels(inputs, mask, stage).flatten(1, 2)
-        if where.shape[1] >= pixels.shape[1]:  # as many as all pixels
+        if where.shape[1] >= pixels.shape[1]:  # all pixels cost no more
             return rows_at(self._end(pixels).flatten(1, 2), where)
         outputs = self._end(rows_at(pixels, where // self.num_channels))  # (B, N, C, O)
         channel = (where % self.num_channels)[..., None, None].expand(-1, -1, 1, outputs.shape[-1])
         return outputs.gather(2, channel)[:, :, 0]
 
     def _pixels(self, inputs: Values, mask: Mask, stage: PerItem) -> Float[Tensor, "B H W F"]:
-        """What the head sees of every pixel; sound has one row of them."""
+        """The head's input for every pixel; sound has one row of them."""
         if self.takes_images:
             return self._body(inputs, mask, stage)
         return self._body(inputs[:, None, :, None], mask[:, None, :, None], stage)
@@ -116,10 +116,10 @@ class Block(nn.Module):
 
 
 class SubPixelEmbedding(nn.Module):
-    """A linear map of what is known about the sub-pixels of a pixel: smooth features of each value, mask, stage.
+    """A linear map of the features of the sub-pixels of a pixel: cosines of each value, mask and stage.
 
-    The features of a value are cosines of it, so that the map is a table of values in which close ones begin with
-    close rows. Hidden values of a one-stage model have none.
+    Thanks to the cosines the map is a table of values in which close values begin with close rows. Hidden values of a
+    one-stage model have no features.
     """
 
     features: Float[Tensor, "V J"]
@@ -179,6 +179,6 @@ def depth_to_space(x: Num[Tensor, "B H W C"], fold: tuple[int, int]) -> Num[Tens
 
 
 def pad_to_multiple(x: Num[Tensor, "B H W C"], rows: int, columns: int) -> Num[Tensor, "B H1 W1 C"]:
-    """The image with zeros at the right and at the bottom, up to multiples of a size."""
+    """The image padded with zeros at the right and at the bottom, up to multiples of a size."""
     bottom, right = -x.shape[1] % rows, -x.shape[2] % columns
     return F.pad(x, (0, 0, 0, right, 0, bottom)) if bottom or right else x
