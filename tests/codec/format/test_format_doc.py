@@ -12,13 +12,14 @@ from stored import readable
 from test_archive import GOLDEN_APPENDED
 
 from ardm.checkpoint import TrainedModel, load_model
+from ardm.codec.calls import Items
 from ardm.codec.coder import Encoder
+from ardm.codec.coding_plan import orders_and_schedule
 from ardm.codec.format.archive import ArchiveReader
 from ardm.codec.frequencies import log_scale_range, softmax_weights
 from ardm.codec.items import ItemCodec
-from ardm.codec.plan import orders_and_schedule
 from ardm.codec.streams import Streams
-from ardm.codec.symbols import spelling_of
+from ardm.codec.symbols import Rows, symbol_map
 from ardm.codec.tables import EXPONENTIAL, GROWTH, INVERSE_SCALE, LOGISTIC_TAIL
 from ardm.codec.windows import bundles
 from ardm.depth import BaseDepthMap, absorbing
@@ -60,8 +61,8 @@ def item_codec(trained: TrainedModel) -> ItemCodec:
 def row(parametrization, outputs, stage=0, parent=0, before=()) -> str:
     """The weights of one symbol."""
     outputs = torch.from_numpy(np.array([outputs], np.int32))
-    columns = (torch.tensor([number]) for number in (stage, parent))
-    weights = spelling_of(parametrization).weights(outputs, *columns, [torch.tensor([symbol]) for symbol in before])[0]
+    rows = Rows(outputs=outputs, stage=torch.tensor([stage]), parent=torch.tensor([parent]))
+    weights = symbol_map(parametrization).weights(rows, [torch.tensor([symbol]) for symbol in before])[0]
     return spaced_out(weights[weights > 0])
 
 
@@ -143,7 +144,7 @@ class TestPayloads:
         trained = golden_model("text")
         x = torch.zeros(1, 16, dtype=torch.long)
         x[0, :3] = torch.tensor([trained.alphabet.characters.index(c) for c in "cab"])
-        (payload,) = item_codec(trained).encode(x, absent=torch.arange(16)[None] >= 3)
+        (payload,) = item_codec(trained).encode(Items.of(x, absent=torch.arange(16)[None] >= 3))
         assert f"\n{payload.hex()}\n" in FORMAT
 
     @pytest.mark.parametrize("kind", ["text", "grey", "sound", "logistic", "companded", "staged"])
@@ -186,7 +187,8 @@ class TestContent:
     def test_a_bundle_without_a_coded_variable(self):
         trained = golden_model("text")
         everywhere = torch.ones(1, 16, dtype=torch.bool)
-        (payload,) = item_codec(trained).encode(torch.zeros(1, 16, dtype=torch.long), absent=everywhere)
+        items = Items.of(torch.zeros(1, 16, dtype=torch.long), absent=everywhere)
+        (payload,) = item_codec(trained).encode(items)
         assert FORMAT.count(f"`{payload.hex()}`") == 2
 
 
