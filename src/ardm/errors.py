@@ -30,7 +30,7 @@ class UnknownVersionError(ArdmError):
 
 
 class UnknownModelError(ArdmError):
-    """A file coded with a model that is not at hand; the message names its identity."""
+    """A file coded with a model that is not available; the message names its identity."""
 
 
 class TooLargeError(ArdmError):

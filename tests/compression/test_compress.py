@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,9 +22,9 @@ from ardm import pretrained
 from ardm.build import build_ardm
 from ardm.checkpoint import save_model
 from ardm.cli.main import main
-from ardm.codec.format import blocks, directory, single
+from ardm.codec.format import blocks, directory, entries, single
 from ardm.codec.format.archive import ArchiveReader, ArchiveWriter
-from ardm.codec.format.entries import Limits
+from ardm.codec.format.entries import Limits, coded_or_raw
 from ardm.compression import content_codec
 from ardm.compression.content_codec import ContentCodec
 from ardm.compression.sources import check_names, find_sources
@@ -64,7 +65,7 @@ NUM_UNCHECKED = 2000
 @pytest.fixture(autouse=True)
 def _always_coded(monkeypatch):
     """Content is coded even where that is longer, as it is with random weights."""
-    monkeypatch.setattr(content_codec, "or_raw", lambda entry, *_: entry)
+    monkeypatch.setattr(content_codec, "coded_or_raw", lambda entry, *_: entry)
 
 
 @pytest.fixture(scope="module")
@@ -141,14 +142,14 @@ class TestApi:
             ardm.compress(tiny_exact("bytes"), b"words")
         data = ardm.compress(tiny_exact("bytes"), b"words", verify=False)
         monkeypatch.undo()
-        monkeypatch.setattr(content_codec, "or_raw", lambda entry, *_: entry)
+        monkeypatch.setattr(content_codec, "coded_or_raw", lambda entry, *_: entry)
         assert data == ardm.compress(tiny_exact("bytes"), b"words")
 
     def test_errors(self):
         data = ardm.compress(tiny_exact("bytes"), b"words")
         with pytest.raises(UnknownModelError, match=f"model {tiny_exact('bytes').exact.identity[:6].hex()}"):
             ardm.decompress(data)
-        with pytest.raises(UnknownModelError, match="is not at hand"):
+        with pytest.raises(UnknownModelError, match="is not available"):
             ardm.decompress(data, tiny_exact("text"))
         with pytest.raises(TooLargeError):
             ardm.decompress(data, tiny_exact("bytes"), limits=Limits(content_bytes=4))
@@ -302,12 +303,12 @@ class TestCompress:
         command = ["compress", str(images / "a.png"), "--model", models["colour"]]
         (images / "a.png.ardm").write_text("precious")
         status, error = fails(capsys, command)
-        assert (status, "is there already; --force replaces it" in error) == (1, True)
+        assert (status, "already exists; --force replaces it" in error) == (1, True)
         assert (images / "a.png.ardm").read_text() == "precious"
         output(capsys, [*command, "--force"])
         back = ["decompress", str(images / "a.png.ardm"), "--model", models["colour"]]
         status, error = fails(capsys, back)
-        assert (status, "is there already" in error) == (1, True)
+        assert (status, "already exists" in error) == (1, True)
         output(capsys, [*back, "--force"])
 
     def test_unreadable_files_do_not_keep_the_others(self, models, images, tmp_path, capsys):
@@ -455,7 +456,7 @@ class TestCompress:
                 assert message in error
 
     def test_usage(self, models, images, tmp_path, capsys, monkeypatch):
-        monkeypatch.setattr(pretrained, "FOLDER", tmp_path / "box")  # an empty one
+        monkeypatch.setattr(pretrained, "FOLDER", tmp_path / "none")  # no bundled models
         one, colour = str(images / "a.png"), models["colour"]
         folder = tmp_path / "x.ardm"
         folder.mkdir()
@@ -520,7 +521,7 @@ class TestDecompress:
         identity = tiny_exact("colour").exact.identity[:6].hex()
         status, error = fails(capsys, ["decompress", str(archive)])
         assert status == 1
-        assert f"3 files need model {identity}, which is not at hand; give it with --model" in error
+        assert f"3 files need model {identity}, which is not available; give it with --model" in error
 
     @pytest.mark.parametrize("target", ["out", "x.ardma"])
     def test_nothing_is_restored_while_a_model_is_missing(self, models, tmp_path, capsys, target):
@@ -535,9 +536,9 @@ class TestDecompress:
         text, data = (tiny_exact(kind).exact.identity[:6].hex() for kind in ("text", "bytes"))
         status, error = fails(capsys, [*restore, models["grey"]])
         assert status == 1
-        assert f"d.ardm needs model {data}, 2 files need model {text}, which are not at hand; give them with" in error
+        assert f"d.ardm needs model {data}, 2 files need model {text}, which are not available; give them with" in error
         status, error = fails(capsys, [*restore, models["bytes"]])
-        assert f"nothing was restored: 2 files need model {text}, which is not at hand; give it with --model" in error
+        assert f"nothing was restored: 2 files need model {text}, which is not available; give it with --model" in error
         assert not back.exists()
         output(capsys, [*restore, models["bytes"], models["text"]])
         assert {path.name for path in back.rglob("*") if path.is_file()} == {"a.txt", "b.txt", "c.txt", "d"}
@@ -575,7 +576,7 @@ class TestDecompress:
         path = tmp_path / "y.ardma"
         codec = ContentCodec(tiny_exact("colour"))
         content = codec.layout.read(images / "a.png")
-        (entry,) = codec.encode([content], codec.options(), content_codec.Batching())
+        (entry,) = codec.encode([codec.place(content)], codec.options(), content_codec.Batching())
         with path.open("w+b") as file, ArchiveWriter.create(file, codec.options()) as writer:
             for name in ("a.png", "a.png/b.png", "c", "c.png", "d.png"):
                 writer.add(name, entry)
@@ -726,6 +727,37 @@ class TestSources:
     def test_devices(self):
         with pytest.raises(DataError, match="is neither a file nor a folder"):
             find_sources([os.devnull])
+
+
+@pytest.mark.parametrize("target", ["out", "x.ardma"])
+@pytest.mark.parametrize("is_coded", [True, False])
+def test_contents_are_placed_and_entries_serialised_once(
+    models, images, tmp_path, capsys, monkeypatch, target, is_coded
+):
+    monkeypatch.undo()
+    calls: Counter[tuple[str, object]] = Counter()
+
+    def count(owner, name, key):
+        function = getattr(owner, name)
+
+        def counted(*args):
+            calls[name, key(*args)] += 1
+            return function(*args)
+
+        monkeypatch.setattr(owner, name, counted)
+
+    if is_coded:  # which random weights would not choose; the choice is made all the same
+        monkeypatch.setattr(content_codec, "coded_or_raw", lambda entry, *how: (coded_or_raw(entry, *how), entry)[1])
+    count(ContentCodec, "place", lambda self, content: content.digest)
+    count(entries, "_pack_coded", lambda fields, content: content.chunks)
+    count(entries, "_pack_raw", lambda fields, content: content)
+    count(ContentCodec, "file_of", lambda self, entry: entry)
+    count(content_codec, "write_single", lambda entry: entry)
+    output(capsys, ["compress", str(images), "--model", models["colour"], "-o", str(tmp_path / target)])
+    assert set(calls.values()) == {1}
+    numbers, num_files = Counter(name for name, _ in calls), 3 if target == "out" else 0
+    assert numbers["place"] == numbers["_pack_coded"] == numbers["_pack_raw"] == 3
+    assert numbers["file_of"] == numbers["write_single"] == num_files
 
 
 def test_groups_are_limited_and_leave_nothing_out(monkeypatch):

@@ -19,7 +19,7 @@ from tiny_exact import SAMPLE_RATE, hashing_model
 import ardm
 from ardm.baselines.methods import score
 from ardm.cli.main import main
-from ardm.codec.canvases import Batching
+from ardm.codec.batching import Batching
 from ardm.codec.items import ItemCodec
 from ardm.compression import content_codec
 from ardm.compression.content_codec import ContentCodec
@@ -90,24 +90,23 @@ def test_parts_are_even(sizes, count):
 
 def test_every_process_codes_a_part(monkeypatch):
     contents = [content_of("abc d" * length) for length in range(12, 18)]
-    windows = {"encode_bundles": Counter(), "try_decode_bundles": Counter()}
+    windows = {"encode": Counter(), "decode": Counter()}
 
     def spied(method):
-        def code(items, values, sizes, **how):
+        def code(codec, values, sizes, *arguments):
             windows[method.__name__][threading.get_ident()] += sum(sizes)
-            return method(items, values, sizes, **how)
+            return method(codec, values, sizes, *arguments)
 
         return code
 
     def restored(codec):
-        return codec.decode(codec.encode(contents, codec.options(), Batching()), Batching())
+        return codec.decode(codec.encode(list(map(codec.place, contents)), codec.options(), Batching()), Batching())
 
     def work(team):
         workers = Workers(team, lambda path: ContentCodec(hashing_model("text")))
-        with workers.at_work() as is_leader:
-            return restored(workers.codec(Path("a.model"))) if is_leader else None
+        return workers.run_on_leader(lambda workers: restored(workers.codec(Path("a.model"))))
 
-    monkeypatch.setattr(content_codec, "or_raw", lambda entry, *_: entry)  # coded even where that is longer
+    monkeypatch.setattr(content_codec, "coded_or_raw", lambda entry, *_: entry)  # coded even where that is longer
     for name in windows:
         monkeypatch.setattr(ItemCodec, name, spied(getattr(ItemCodec, name)))
     assert restored(ContentCodec(hashing_model("text"))) == contents

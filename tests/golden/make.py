@@ -70,13 +70,13 @@ def digest(value: str | bytes | np.ndarray) -> str:
 def golden_files(kind: str, trained: TrainedModel, value: str | bytes | np.ndarray) -> Iterator[tuple[str, bytes]]:
     """The compressed files of a value by their names: a single one, a short one where there is one, one in strands."""
     codec = ContentCodec(trained)
-    (entry,) = codec.encode([content_of(value, trained.sample_rate)], codec.options(), Batching())
+    (entry,) = codec.encode([codec.place(content_of(value, trained.sample_rate))], codec.options(), Batching())
     yield f"{kind}.ardm", write_single(entry)
     if is_short(codec.file_of(entry)):
         yield f"{kind}-short-{SHORT_VERSION}.ardm", codec.file_of(entry)
     if kind == "staged":
         options = codec.options(order=OrderChoice(name="strands"))
-        (entry,) = codec.encode([content_of(value)], options, Batching())
+        (entry,) = codec.encode([codec.place(content_of(value))], options, Batching())
         yield f"{kind}-strands.ardm", write_single(entry)
 
 
@@ -84,7 +84,7 @@ def write_archive(path: Path, trained: TrainedModel, text: str) -> None:
     """An archive of texts, coded and raw."""
     codec = ContentCodec(trained)
     texts = {"whole.txt": text, "parts/first.txt": text[:10], "parts/other.txt": "(" * 40, "empty.txt": ""}
-    entries = codec.encode([content_of(part) for part in texts.values()], codec.options(), Batching())
+    entries = codec.encode([codec.place(content_of(part)) for part in texts.values()], codec.options(), Batching())
     with path.open("w+b") as file, ArchiveWriter.create(file, codec.options()) as writer:
         for name, entry in zip(texts, entries, strict=True):
             writer.add(name, entry)

@@ -192,7 +192,7 @@ class TestRoundTrips:
         content = content_of(values.get(kind, "the cat sat on the mat, Z and so on"), SAMPLE_RATE)
         entry = codec.encode([codec.place(content)], codec.options(), Batching())[0]
         bits = codec.measure(codec.place(content), codec.options(), Batching(batch_size=7))
-        canvases = codec.place(content).placement.canvases
+        canvases = codec.place(content).canvases
         assert [one.shape for one in bits] == [canvas.values.shape for canvas in canvases]
         num_bits = 8 * sum(map(len, entry.content.chunks))
         assert sum(one.sum() for one in bits) == pytest.approx(num_bits, rel=1e-3, abs=24.5 * len(entry.content.chunks))

@@ -1,7 +1,7 @@
 """ardm compress and ardm decompress."""
 
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,220 +9,161 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ardm.cli.common import OutputPath, load, require_positive
-from ardm.cli.info import is_model, shortened
-from ardm.errors import ArdmError, CheckpointError, UsageError
-from ardm.runtime.files import check_writable, check_writable_folder
-from ardm.runtime.output import to_json
+from ardm.cli.common import OutputPath, require_positive
+from ardm.errors import ArdmError, UsageError
+from ardm.runtime.files import check_writable, check_writable_folder, to_json
 
 if TYPE_CHECKING:
-    from ardm.codec.canvases import Batching
-    from ardm.compression.content_codec import ContentCodec
+    from ardm.codec.batching import Batching
     from ardm.compression.outcomes import Done, Outcome
-    from ardm.compression.restorer import Destination
-    from ardm.compression.sources import Source
     from ardm.compression.workers import Workers
 
 SINGLE_SUFFIX, ARCHIVE_SUFFIX = ".ardm", ".ardma"
 COMPRESSED = ("file", "bytes before", "after", "ratio", "bits/variable", "seconds")
 RESTORED = ("file", "bytes restored", "compressed", "ratio", "bits/variable", "seconds")
-"""The columns of their tables."""
+"""Titles of the columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compress:
-    """Compress files without loss with an exact model: one .ardm for each, or one archive.
+    """Compress files without loss with an exact model: one .ardm per file, or one archive.
 
     Images come back with every pixel and their mode (as PNG), 16-bit sounds with every sample (as WAV), texts and
-    bytes to the byte. What would not get shorter is stored as it is.
+    bytes to the byte. A file that coding would not make shorter is stored without the model.
     """
 
     files: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE...")]
-    """Files, folders and patterns such as 'images/**/*.png'. Below folders, hidden files and those that end as no file
-    of the model's kind does are left out."""
+    """Files, folders and patterns such as 'images/**/*.png'. In folders, hidden files and files without a suffix of
+    the model's kind are left out."""
     model: Path | None = None
-    """The exact model's file, as `ardm export` makes it, or its name in the box (`ardm models`). By default the one in
-    the box for images, sound or text, by the suffix of each file."""
+    """An exact model's file, as `ardm export` makes it, or the name of a bundled model (`ardm models`). Default: the
+    bundled model for images, sound or text, by the suffix of each file."""
     calls: int | None = None
-    """Network calls for each window; fewer are faster and cost bits. By default the model's own choice."""
+    """Network calls per window; fewer are faster but cost bits. Default: the model's own choice."""
     order: str | None = None
-    """raster, reverse, spaced, halton, strands or pseudorandom:SEED; by default the model's own choice."""
+    """raster, reverse, spaced, halton, strands or pseudorandom:SEED. Default: the model's own choice."""
     output: OutputPath = None
-    """A folder, to which files below a folder F go as F/...; a name ending in .ardma for one archive of all; for a
-    single file also one ending in .ardm. By default FILE.ardm beside each file."""
+    """A folder, where the files of a given folder F become F/...; a name ending in .ardma for one archive; for a
+    single file also a name ending in .ardm. Default: FILE.ardm next to each file."""
     append: bool = False
-    """Add to the archive if it is there."""
+    """Add to an existing archive."""
     force: bool = False
-    """Replace files that are there."""
+    """Replace existing files."""
     verify: bool = False
-    """Decode everything and compare before it is kept: so it is done by default."""
+    """Decode and compare everything before it is kept (the default)."""
     no_verify: bool = False
-    """Leave that out, which takes about half of the time."""
+    """Skip the verification, which takes about half of the time."""
     batch_size: int | None = None
-    """Rows that the network evaluates at once, by default as many as suit the device; this changes no byte."""
+    """Rows that the network evaluates at once; the compressed bytes do not depend on it. Default: by device."""
     device: str | None = None
     json: bool = False
     """Print JSON."""
 
     def run(self) -> None:
-        """Compress, and print what became of each file."""
+        """Compress, and print the outcome for each file."""
         self._check()
-        outcome = run_on_leader(self.device, self._outcome)
+        outcome = on_leader(self.device, self._outcome)
         if outcome is not None:
             report(outcome, COMPRESSED, as_json=self.json)
 
     def _outcome(self, workers: "Workers") -> "Outcome":
-        from ardm.compression.outcomes import Outcome, joined
-
-        refused = Outcome()
-        groups = self._sources_by_codec(workers, refused)
-        self._check_sources([source for _, sources in groups for source in sources])
-        with batches("compressing", self.batch_size, workers) as batching:
-            return joined([*(self._compress(codec, sources, batching) for codec, sources in groups), refused])
-
-    def _sources_by_codec(self, workers: "Workers", refused: "Outcome") -> "list[tuple[ContentCodec, list[Source]]]":
-        """What each model is to compress; what no model is for is noted as refused."""
-        from ardm.compression.sources import find_sources, left_out
-
-        own = (SINGLE_SUFFIX, ARCHIVE_SUFFIX)
-        if self.model is not None:
-            codec = workers.codec(self.model)
-            suffixes: Collection[str] = codec.layout.suffixes
-            groups = [(codec, find_sources(self.files, suffixes, without=own))]
-        else:
-            suffixes = {suffix for group in boxed_suffixes().values() for suffix in group}
-            sources = find_sources(self.files, suffixes, without=own)
-            groups = self._sources_by_boxed_codec(workers, sources, refused)
-        if others := left_out(self.files, suffixes, without=own):
-            refused.notes.append(
-                f"left out for their suffixes: {shortened(list(map(str, others)))}; files that are named are taken"
-            )
-        return groups
-
-    def _sources_by_boxed_codec(
-        self, workers: "Workers", sources: "list[Source]", refused: "Outcome"
-    ) -> "list[tuple[ContentCodec, list[Source]]]":
-        """The same for the models in the box, one for each medium."""
-        from ardm import pretrained
-
-        groups: dict[str, list[Source]] = {}
-        for source in sources:
-            groups.setdefault(boxed_name(source.path), []).append(source)
-        if self._archive() is not None and len(groups) > 1:
-            raise UsageError(f"an archive has files of one kind, not of {' and '.join(groups)}; make one of each")
-        for name in [name for name in groups if name not in pretrained.box()]:
-            for source in groups.pop(name):
-                refused.fail(source.path, CheckpointError(f"the box has no model {name}; give one with --model"))
-        return [(workers.codec(pretrained.find_boxed(name)), own) for name, own in groups.items()]
-
-    def _check_sources(self, sources: "list[Source]") -> None:
-        from ardm.compression.sources import check_names
-
-        if self.output is not None:
-            check_names(sources)
-        if _is_single(self.output) and len(sources) > 1:
-            raise UsageError(f"{self.output} can hold one file, and {len(sources)} are given; use {ARCHIVE_SUFFIX}")
-
-    def _compress(self, codec: "ContentCodec", sources: "list[Source]", batching: "Batching") -> "Outcome":
-        from ardm.codec.plan import parse_order
+        from ardm.codec.coding_plan import parse_order
         from ardm.compression.compressor import Compressor
+        from ardm.compression.outcomes import Outcome, joined
+        from ardm.compression.sources import sources_by_codec
 
-        order = None if self.order is None else parse_order(self.order)
-        compressor = Compressor(
-            codec=codec,
-            options=codec.options(self.calls, order),
-            batching=batching,
-            verify=not self.no_verify,
-            force=self.force,
-        )
-        archive = self._archive()
-        if archive is None:
-            return compressor.to_files(sources, self._target)
-        return compressor.to_archive(sources, archive, append=self.append)
+        order, refused = None if self.order is None else parse_order(self.order), Outcome()
+        groups = sources_by_codec(self.files, self.model, self.output, workers, refused)
+        with batches("compressing", self.batch_size, workers) as batching:
+            outcomes = [
+                Compressor(
+                    codec=codec,
+                    options=codec.options(self.calls, order),
+                    batching=batching,
+                    verify=not self.no_verify,
+                    force=self.force,
+                ).compress(sources, self.output, append=self.append)
+                for codec, sources in groups
+            ]
+        return joined([*outcomes, refused])
 
     def _check(self) -> None:
+        from ardm.pretrained import bundled_models
+
         require_positive(calls=self.calls, batch_size=self.batch_size)
         if not self.files:
             raise UsageError("give the files to compress")
-        from ardm import pretrained
-
-        if self.model is None and not pretrained.box():
+        if self.model is None and not bundled_models():
             raise UsageError("give the exact model to compress with: --model MODEL (`ardm export` makes one of a run)")
         if self.verify and self.no_verify:
             raise UsageError("--verify and --no-verify exclude each other")
-        archive = self._archive()
-        if self.append and (self.force or archive is None):
+        suffix = "" if self.output is None else self.output.suffix
+        if self.append and (self.force or suffix != ARCHIVE_SUFFIX):
             raise UsageError(f"--append adds to an archive: give it with -o NAME{ARCHIVE_SUFFIX}, without --force")
-        if archive is not None or _is_single(self.output):
-            check_writable(self.output)
-        elif self.output is not None:
-            if self.output.is_file():
-                raise UsageError(f"{self.output} is a file; give a folder, or a name that ends in .ardm or .ardma")
-            check_writable_folder(self.output)
-        if archive is not None and archive.exists() and not self.append and not self.force:
-            raise UsageError(f"{archive} is there already; --append adds to it, --force replaces it")
-
-    def _archive(self) -> Path | None:
-        return self.output if self.output is not None and self.output.suffix == ARCHIVE_SUFFIX else None
-
-    def _target(self, source: "Source") -> Path:
         if self.output is None:
-            return source.path.with_name(source.path.name + SINGLE_SUFFIX)
-        return self.output if _is_single(self.output) else self.output / (source.name + SINGLE_SUFFIX)
+            return
+        if suffix in (SINGLE_SUFFIX, ARCHIVE_SUFFIX):
+            check_writable(self.output)
+        elif self.output.is_file():
+            raise UsageError(f"{self.output} is a file; give a folder, or a name that ends in .ardm or .ardma")
+        else:
+            check_writable_folder(self.output)
+        if suffix == ARCHIVE_SUFFIX and self.output.exists() and not self.append and not self.force:
+            raise UsageError(f"{self.output} already exists; --append adds to it, --force replaces it")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decompress:
-    """Restore compressed files and archives. What is damaged is named, and all the rest is restored.
+    """Restore compressed files and archives. Damaged entries are reported, and everything else is restored.
 
-    `ardm compress FOLDER -o OUT` and `ardm decompress OUT -o BACK` give the same tree again, as BACK/FOLDER.
+    `ardm compress FOLDER -o OUT` and `ardm decompress OUT -o BACK` reproduce the tree as BACK/FOLDER.
     """
 
     files: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE...")]
-    """Compressed files and archives, folders of them, and patterns."""
+    """Compressed files, archives, folders of them, and patterns."""
     model: Annotated[
         tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]], tyro.conf.arg(metavar="MODEL [MODEL...]")
     ] = ()
-    """The exact model that the files were made with, by default those in the box; give several if they differ. Where
-    one is missing that some file needs, nothing is restored."""
+    """The exact models that the files were made with. Nothing is restored if one is missing. Default: the bundled
+    models."""
     entry: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """Restore only the entry of this name from archives; may be given several times."""
+    """Restore only this entry of archives; may be repeated."""
     output: OutputPath = None
-    """A folder, to which what lies below a given folder goes as it lies there; for a single thing to restore also a
-    name with a suffix. By default beside each file, and of an archive in a folder of its name."""
+    """A folder, where the files of given folders keep their relative paths; to restore a single file, also a name
+    with a suffix. Default: next to each file, and for an archive in a folder named after it."""
     force: bool = False
-    """Replace files that are there."""
+    """Replace existing files."""
     batch_size: int | None = None
-    """Rows that the network evaluates at once; by default as many as suit the device."""
+    """Rows that the network evaluates at once. Default: by device."""
     device: str | None = None
     json: bool = False
     """Print JSON."""
 
     def run(self) -> None:
-        """Restore, and print what became of each file."""
+        """Restore, and print the outcome for each file."""
         require_positive(batch_size=self.batch_size)
         models, files = self._models_and_files()
         if not files:
             raise UsageError("give the files to restore")
-        outcome = run_on_leader(self.device, lambda workers: self._outcome(workers, models, files))
+        outcome = on_leader(self.device, lambda workers: self._outcome(workers, models, files))
         if outcome is not None:
             report(outcome, RESTORED, as_json=self.json)
 
     def _outcome(self, workers: "Workers", models: list[Path], files: list[str]) -> "Outcome":
-        from ardm.compression.restorer import Restorer
-        from ardm.compression.sources import find_sources
+        from ardm.compression.content_codec import CodecSet
+        from ardm.compression.restorer import Destination, Restorer
+        from ardm.compression.sources import COMPRESSED_SUFFIXES, find_sources
 
-        sources = find_sources(files, (SINGLE_SUFFIX, ARCHIVE_SUFFIX), folder_names=False)
-        destination = self._destination(sources)
-        self._check(destination, sources)
-        codecs = [workers.codec(model) for model in models]
+        sources = find_sources(files, COMPRESSED_SUFFIXES, folder_names=False)
+        destination = Destination.of(self.output, sources, self.entry, force=self.force)
+        codecs = CodecSet(map(workers.codec, models))
         with batches("restoring", self.batch_size, workers) as batching:
-            restorer = Restorer(codecs=codecs, batching=batching, destination=destination)
+            restorer = Restorer(models=codecs, batching=batching, destination=destination)
             return restorer.restore(sources, self.entry)
 
     def _models_and_files(self) -> tuple[list[Path], list[str]]:
-        """What `--model A B FILE` means: the first is a model, and so are those after it up to one that is none."""
-        from ardm import pretrained
+        """The models and files that `--model A B FILE` means: A and all that follow it up to one that is no model."""
+        from ardm.pretrained import bundled_models, is_model
 
         models: list[Path] = []
         files = list(self.files)
@@ -232,74 +173,24 @@ class Decompress:
             count = next((i for i, one in enumerate(group) if i and not is_model(Path(one))), len(group))
             models += map(Path, group[:count])
             files += group[count:]
-        return models or list(pretrained.box().values()), files
-
-    def _check(self, destination: "Destination", sources: "list[Source]") -> None:
-        from ardm.compression.sources import check_names
-
-        check_writable(destination.file)
-        if destination.folder is not None:
-            check_writable_folder(destination.folder)
-            check_names(source for source in sources if source.path.suffix != ARCHIVE_SUFFIX)
-
-    def _destination(self, sources: "list[Source]") -> "Destination":
-        from ardm.codec.format.archive import is_archive
-        from ardm.compression.restorer import Destination
-
-        if self.output is None or self.output.is_dir() or not self.output.suffix:
-            return Destination(folder=self.output, force=self.force)
-        with sources[0].path.open("rb") as file:
-            num_entries = len(self.entry) if is_archive(file.read(8)) else 1
-        if len(sources) > 1 or num_entries != 1:
-            return Destination(folder=self.output, force=self.force)
-        return Destination(file=self.output, force=self.force)
+        return models or list(bundled_models().values()), files
 
 
-def boxed_suffixes() -> dict[str, Collection[str]]:
-    """The suffixes of the files that each model in the box is for."""
-    from ardm.data.image_files import IMAGE_SUFFIXES
-    from ardm.data.sound_files import AUDIO_SUFFIXES
-
-    return {"images": IMAGE_SUFFIXES, "audio": AUDIO_SUFFIXES, "text": {".txt"}}
-
-
-def boxed_name(path: Path) -> str:
-    """The model in the box for a file: by its suffix, or the one for text."""
-    suffix = path.suffix.lower()
-    return next((name for name, suffixes in boxed_suffixes().items() if suffix in suffixes), "text")
-
-
-def load_codec(path: Path, device: str | None) -> "ContentCodec":
-    """The codec of an exact model's file, or of its name in the box."""
-    from ardm.compression.content_codec import ContentCodec
-
-    if path.exists() and not is_model(path):
-        raise CheckpointError(f"{path} is no model; give an exact model's file, as `ardm export` makes it")
-    trained, _, _ = load(path, device)
-    if trained.exact is None:
-        raise UsageError(f"{path} holds trained weights; make an exact model of it with `ardm export {path} -o MODEL`")
-    return ContentCodec(trained)
-
-
-def run_on_leader(device: str | None, outcome: "Callable[[Workers], Outcome]") -> "Outcome | None":
-    """What the first process makes of it, with the help of the others that torchrun has started; None in those."""
-    from ardm.compression.workers import Workers
+def on_leader(device: str | None, work: "Callable[[Workers], Outcome]") -> "Outcome | None":
+    """The outcome of work that all processes share; None in all but the first."""
+    from ardm.compression.workers import run_on_leader
     from ardm.runtime.device import Runtime
-    from ardm.runtime.team import joined_team
 
-    with joined_team(Runtime.choose(device).device) as team:
-        workers = Workers(team, lambda path: load_codec(path, device))
-        with workers.at_work() as is_leader:
-            return outcome(workers) if is_leader else None
+    return run_on_leader(Runtime.choose(device).device, work)
 
 
 @contextmanager
 def batches(title: str, batch_size: int | None, workers: "Workers") -> "Iterator[Batching]":
-    """Batches with a progress bar on stderr, shown on a terminal only, whose end moves as work is found."""
+    """Batching with a progress bar on stderr, shown only on a terminal, whose total grows as work is found."""
     from rich.console import Console
     from rich.progress import Progress
 
-    from ardm.codec.canvases import Batching
+    from ardm.codec.batching import Batching
 
     with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
         task = bar.add_task(title, total=0)
@@ -316,7 +207,7 @@ def batches(title: str, batch_size: int | None, workers: "Workers") -> "Iterator
 
 
 def report(outcome: "Outcome", columns: tuple[str, ...], *, as_json: bool) -> None:
-    """Print what is done; an error if something failed, after a line for each."""
+    """Print an outcome; an error if something failed, after one line per failure."""
     if as_json:
         failed = [{"file": failure.file, "error": str(failure.error)} for failure in outcome.failures]
         done = [one.to_dict() for one in outcome.done]
@@ -334,12 +225,12 @@ def report(outcome: "Outcome", columns: tuple[str, ...], *, as_json: bool) -> No
 
 
 def printable(text: str) -> str:
-    """A text in one line: names may hold line breaks and more that a terminal would obey."""
+    """A text with escapes for line breaks and control characters, which file names may hold."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def table(done: "list[Done]", columns: tuple[str, ...]) -> str:
-    """A line for each file, and a last one for all of several."""
+    """A table with one row per file and, if there are several, their totals."""
     from dataclasses import replace
 
     rows = [columns, *(_row(one) for one in done)]
@@ -365,7 +256,3 @@ def _row(one: "Done") -> tuple[str, ...]:
         f"{one.bits_per_variable:.3f}",
         f"{one.seconds:.2f}",
     )
-
-
-def _is_single(path: Path | None) -> bool:
-    return path is not None and path.suffix == SINGLE_SUFFIX

@@ -6,7 +6,7 @@ from typing import Annotated
 import tyro
 
 from ardm import pretrained
-from ardm.runtime.output import to_json
+from ardm.runtime.files import to_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,25 +14,26 @@ class Models:
     """List the models that come with the package, or show the card of one."""
 
     name: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="NAME")] = None
-    """Show the card of this one: its data, training, results and limits."""
+    """Show the card of this model: its data, training, results and limits."""
     json: bool = False
     """Print JSON."""
 
     def run(self) -> None:
-        """Print names with what they are, or a card."""
+        """Print the names, sizes and first sentences of all models, or one card."""
         if self.name is not None:
             text = pretrained.card(self.name)
             print(to_json({"name": self.name, "card": text}).decode() if self.json else text.rstrip())
             return
-        sizes = {name: path.stat().st_size for name, path in pretrained.box().items()}
-        abouts = {name: about(pretrained.card(name)) for name in sizes}
+        rows = [
+            (name, path.stat().st_size, about(pretrained.card(name)))
+            for name, path in pretrained.bundled_models().items()
+        ]
         if self.json:
-            rows = [{"name": name, "bytes": size, "about": abouts[name]} for name, size in sizes.items()]
-            print(to_json(rows).decode())
+            print(to_json([dict(zip(("name", "bytes", "about"), row, strict=True)) for row in rows]).decode())
             return
-        for name, size in sizes.items():
-            print(f"{name:<8} {size / 1e6:5.1f} MB  {abouts[name]}")
-        if not sizes:
+        for name, size, line in rows:
+            print(f"{name:<8} {size / 1e6:5.1f} MB  {line}")
+        if not rows:
             print("there are none in this version")
 
 

@@ -1,29 +1,31 @@
-"""Users' files compressed, each to a file of its own or all to an archive.
+"""Compresses users' files, each to its own file or all to one archive.
 
-They are coded in groups that fill the network's batches and not the memory. With `verify` nothing is kept that has not
-been decoded again, from the bytes that are kept, and compared.
+Files are coded in groups that fill the network's batches without filling the memory. With `verify` nothing is kept
+before it has been decoded from its final bytes and compared.
 """
 
 import io
+import itertools
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ardm.codec.canvases import Batching
+from ardm.codec.batching import Batching
 from ardm.codec.format.archive import ARCHIVE_SUFFIX, ArchiveReader, ArchiveWriter
-from ardm.codec.format.entries import Entry, Limits, Raw, pack
+from ardm.codec.format.entries import Entry, Limits, Raw
 from ardm.codec.format.fields import SoundFields
 from ardm.codec.format.names import name_problem
 from ardm.codec.format.options import Options
 from ardm.codec.format.single import SINGLE_SUFFIX
 from ardm.compression.content_codec import CodecSet, ContentCodec
-from ardm.compression.outcomes import Done, Outcome, grouped, length_notes
+from ardm.compression.outcomes import Done, Outcome, grouped, length_notes, shares
 from ardm.compression.sources import Source
 from ardm.errors import ArdmError, DataError
 from ardm.media.contents import Content
+from ardm.media.layout import Placement
 from ardm.runtime.files import write_file, written_whole
 
 
@@ -35,89 +37,92 @@ class Compressor:
     options: Options
     batching: Batching
     verify: bool = True
-    """Whether everything is decoded and compared before it is kept."""
+    """Decode and compare everything before it is kept."""
     force: bool = False
-    """Whether existing files are replaced."""
+    """Replace existing files."""
 
-    def to_files(self, sources: Sequence[Source], target: Callable[[Source], Path]) -> Outcome:
-        """Compress each file to a file of its own."""
+    def compress(self, sources: Sequence[Source], output: Path | None = None, *, append: bool = False) -> Outcome:
+        """Compress files to the archive of that name, or else each to a file of its own (see `target_of`)."""
+        if output is not None and output.suffix == ARCHIVE_SUFFIX:
+            return self._to_archive(sources, output, append)
+        return self._to_files(sources, output)
+
+    def _to_files(self, sources: Sequence[Source], output: Path | None) -> Outcome:
         outcome = Outcome()
-        wanted = (source for source in sources if self._is_free(source, target(source), outcome))
+        wanted = (source for source in sources if self._is_free(source, target_of(source, output), outcome))
         for group in self._groups(wanted, outcome):
-            files = [self.codec.file_of(packed.entry) for packed in group]
-            is_right = self._are_right([packed.content for packed in group], files)
-            for packed, data, right in zip(group, files, is_right, strict=True):
-                path = target(packed.source)
+            files = [self.codec.file_of(one.entry) for one in group]
+            is_right = self._are_right([one.content for one in group], files)
+            for one, data, right in zip(group, files, is_right, strict=True):
+                path = target_of(one.source, output)
                 try:
                     if not right:
                         raise ArdmError("it is not restored exactly, so no file was written; please report this")
                     write_file(path, data)
-                    outcome.done.append(packed.done(path, len(data)))
+                    outcome.done.append(one.done(path, len(data)))
                 except (ArdmError, OSError) as error:
-                    outcome.fail(packed.source.path, error)
+                    outcome.fail(one.source.path, error)
         outcome.notes.extend(length_notes(outcome.done))
         return outcome
 
-    def to_archive(self, sources: Sequence[Source], path: Path, *, append: bool = False) -> Outcome:
-        """Compress all files to one archive, a new one or one that is there; where that fails it stays as it was."""
+    def _to_archive(self, sources: Sequence[Source], path: Path, append: bool) -> Outcome:
+        """Compress files to an archive, new or existing; if that fails, an existing one stays as it was."""
         outcome = Outcome()
         digests: dict[str, bytes] = {}
-        is_there = append and path.exists()
-        if is_there:
+        if exists := append and path.exists():
             _check_new(sources, path)
-        with _appended(path) if is_there else _created(path, self.options) as (file, writer):
+        named = (source for source in sources if _has_good_name(source, outcome))
+        compressed = itertools.chain.from_iterable(self._groups(named, outcome))
+        first = next(compressed, None)
+        if first is None:
+            return outcome
+        with _appended(path) if exists else _created(path, self.options) as (file, writer):
             with writer:
-                named = (source for source in sources if _has_good_name(source, outcome))
-                for packed in (packed for group in self._groups(named, outcome) for packed in group):
-                    writer.add(packed.source.name, packed.entry)
-                    digests[packed.source.name] = packed.content.digest
-                    outcome.done.append(packed.done(path, len(pack(packed.entry)[1])))
-            if not digests:
-                raise _NothingDone
+                for one in itertools.chain([first], compressed):
+                    writer.add(one.source.name, one.entry)
+                    digests[one.source.name] = one.content.digest
+                    outcome.done.append(one.done(path, len(one.entry.packed.body)))
             if self.verify:
                 self._verify_archive(file, digests)
         outcome.notes.extend(length_notes(outcome.done))
         return outcome
 
-    def _groups(self, sources: Iterable[Source], outcome: Outcome) -> "Iterator[list[_Packed]]":
-        contents, num_processes = self._contents(sources, outcome), self.batching.num_processes
-        for group in grouped(contents, lambda pair: len(pair[1].raw), num_processes):
+    def _groups(self, sources: Iterable[Source], outcome: Outcome) -> "Iterator[list[_Compressed]]":
+        pairs, num_processes = self._placed(sources, outcome), self.batching.num_processes
+        for group in grouped(pairs, lambda pair: len(pair[1].content.raw), num_processes):
             start = time.perf_counter()
-            entries = self.codec.encode([content for _, content in group], self.options, self.batching)
-            seconds = time.perf_counter() - start
-            total = sum(content.num_variables for _, content in group)
-            yield [
-                _Packed(source=s, content=c, entry=entry, seconds=seconds * c.num_variables / max(1, total))
-                for (s, c), entry in zip(group, entries, strict=True)
-            ]
+            entries = self.codec.encode([placed for _, placed in group], self.options, self.batching)
+            contents = [placed.content for _, placed in group]
+            seconds = shares(time.perf_counter() - start, [content.num_variables for content in contents])
+            compressed = list(map(_Compressed, [source for source, _ in group], contents, entries, seconds))
+            group.clear()  # verification needs the memory of the placements
+            yield compressed
 
-    def _contents(self, sources: Iterable[Source], outcome: Outcome) -> Iterator[tuple[Source, Content]]:
+    def _placed(self, sources: Iterable[Source], outcome: Outcome) -> Iterator[tuple[Source, Placement]]:
         for source in sources:
             try:
                 if source.path.suffix.lower() in (SINGLE_SUFFIX, ARCHIVE_SUFFIX):
                     raise DataError(f"{source.path} is compressed already; `ardm decompress` restores it")
                 Limits().check("content_bytes", source.path.stat().st_size)
-                content = self.codec.layout.read(source.path)
-                self.codec.place(content)
+                placed = self.codec.place(self.codec.layout.read(source.path))
             except (ArdmError, OSError) as error:
                 outcome.fail(source.path, error)
                 continue
-            outcome.notes.extend(self._notes(source, content))
-            yield source, content
-
-    def _notes(self, source: Source, content: Content) -> Iterator[str]:
-        fields, rate = content.fields, self.codec.sample_rate
-        if isinstance(fields, SoundFields) and fields.sample_rate != rate:
-            yield f"{source.path} has {fields.sample_rate} Hz, and the model is for {rate} Hz: expect more bits"
+            fields, rate = placed.content.fields, self.codec.sample_rate
+            if isinstance(fields, SoundFields) and fields.sample_rate != rate:
+                outcome.notes.append(
+                    f"{source.path} has {fields.sample_rate} Hz, and the model is for {rate} Hz: expect more bits"
+                )
+            yield source, placed
 
     def _is_free(self, source: Source, target: Path, outcome: Outcome) -> bool:
         if target.exists() and not self.force:
-            outcome.fail(source.path, DataError(f"{target} is there already; --force replaces it"))
+            outcome.fail(source.path, DataError(f"{target} already exists; --force replaces it"))
             return False
         return True
 
     def _are_right(self, contents: Sequence[Content], files: Sequence[bytes]) -> list[bool]:
-        """Whether each compressed file restores to its content."""
+        """Whether each compressed file is restored to its content."""
         if not self.verify:
             return [True] * len(contents)
         models = CodecSet([self.codec])
@@ -134,10 +139,8 @@ class Compressor:
                     raise ArdmError(f"{name} is not restored exactly, so nothing was kept; please report this")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Packed:
-    """A user's file in compressed form."""
-
+@dataclass(frozen=True)
+class _Compressed:
     source: Source
     content: Content
     entry: Entry
@@ -156,6 +159,13 @@ class _Packed:
         )
 
 
+def target_of(source: Source, output: Path | None) -> Path:
+    """The path of a file's compressed form: beside it, `output` if that names a single file, or in that folder."""
+    if output is None:
+        return source.path.with_name(source.path.name + SINGLE_SUFFIX)
+    return output if output.suffix == SINGLE_SUFFIX else output / (source.name + SINGLE_SUFFIX)
+
+
 def _has_good_name(source: Source, outcome: Outcome) -> bool:
     problem = name_problem(source.name)
     if problem:
@@ -164,7 +174,7 @@ def _has_good_name(source: Source, outcome: Outcome) -> bool:
 
 
 def _check_new(sources: Sequence[Source], path: Path) -> None:
-    """A DataError, before any work is done, for a name that an archive has already."""
+    """A DataError, before any work is done, for a name that the archive already holds."""
     with path.open("rb") as file:
         reader = ArchiveReader(file)
     for source in sources:
@@ -172,21 +182,17 @@ def _check_new(sources: Sequence[Source], path: Path) -> None:
             raise DataError(f"{path} already holds an entry {source.name}; archives keep what they have")
 
 
-class _NothingDone(Exception):
-    """No file could be read, so there is no archive to write."""
-
-
 @contextmanager
 def _created(path: Path, options: Options) -> Iterator[tuple[io.BufferedRandom, ArchiveWriter]]:
-    """A new archive, which takes its place when the block succeeds."""
-    with _unless_nothing_done(), written_whole(path) as temporary, temporary.open("w+b") as file:
+    """A new archive, which appears at its path when the block succeeds."""
+    with written_whole(path) as temporary, temporary.open("w+b") as file:
         yield file, ArchiveWriter.create(file, options)
 
 
 @contextmanager
 def _appended(path: Path) -> Iterator[tuple[io.BufferedRandom, ArchiveWriter]]:
-    """An archive to add to, which is cut back to what it was unless the block succeeds."""
-    with _unless_nothing_done(), path.open("r+b") as file:
+    """An archive to add to, which is truncated to its former length if the block fails."""
+    with path.open("r+b") as file:
         length = file.seek(0, io.SEEK_END)
         try:
             yield file, ArchiveWriter.append(file)
@@ -194,11 +200,3 @@ def _appended(path: Path) -> Iterator[tuple[io.BufferedRandom, ArchiveWriter]]:
         except BaseException:
             file.truncate(length)
             raise
-
-
-@contextmanager
-def _unless_nothing_done() -> Iterator[None]:
-    try:
-        yield
-    except _NothingDone:
-        return

@@ -1,31 +1,35 @@
-"""Contents to entries and back with exact models: many at once, in common batches."""
+"""Codes contents to entries and back with exact models, many at once in shared batches."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
+import torch
 from jaxtyping import Float64
 
-from ardm.checkpoint import TrainedModel
-from ardm.codec.canvases import Batching, BundleCodec, CanvasCodec
-from ardm.codec.format.entries import Coded, Entry, Limits, Raw, or_raw
+from ardm.checkpoint import TrainedModel, load_model
+from ardm.codec.batching import Batching
+from ardm.codec.canvases import BundleCodec, CanvasCodec
+from ardm.codec.coding_plan import orders_and_schedule
+from ardm.codec.format.entries import Coded, Entry, Limits, Raw, coded_or_raw
 from ardm.codec.format.options import Options, OrderChoice, find_identity, short_identity
-from ardm.codec.format.short import SHORT_DIGITS, Short, is_short, read_short, write_short
-from ardm.codec.format.single import read_single, write_single
+from ardm.codec.format.short import SHORT_DIGITS, SHORT_EXTRA_BYTES, Short, is_short, read_short, write_short
+from ardm.codec.format.single import read_single, single_length, write_single
 from ardm.codec.items import ItemCodec
-from ardm.codec.plan import orders_and_schedule
 from ardm.codec.windows import Canvas, num_bundles
-from ardm.errors import ArdmError, DamagedError, DataError, UnknownModelError, UsageError
+from ardm.errors import ArdmError, CheckpointError, DamagedError, DataError, UnknownModelError, UsageError
+from ardm.media import medium_of
 from ardm.media.contents import Content
 from ardm.media.layout import Placement
-from ardm.media.layouts import layout_of, own_fields
+from ardm.pretrained import find_model, is_model
 from ardm.schedule import Schedule
 
 MAX_ITEM_CODECS = 16
 Restored = Content | ArdmError
-"""A content, or why there is none."""
+"""A content, or the reason why it cannot be restored."""
 ShareItems = Callable[[ItemCodec, Options], BundleCodec]
-"""What shares the work of a codec of items for some options with others."""
+"""Wraps each ItemCodec to share its work with other processes."""
 
 
 class ContentCodec:
@@ -35,18 +39,19 @@ class ContentCodec:
         if trained.exact is None:
             raise UsageError("this model holds trained weights; make an exact model of it with `ardm export`")
         self.identity, self.sample_rate = trained.exact.identity, trained.sample_rate
-        self.layout, self._own_fields = layout_of(trained), own_fields(trained)
+        medium = medium_of(trained)
+        self.layout, self._own_fields = medium.layout, medium.item_fields
         self._exact, self._model, self._shape = trained.exact, trained.model, trained.model.shape
         self._device = next(trained.exact.network.buffers()).device
         self._item_codecs: dict[Options, ItemCodec] = {}
         self._shared: ShareItems = lambda items, options: items
 
-    def share_items(self, shared: "ShareItems") -> None:
-        """Have bundles coded by what a function makes of the codec of items for some options."""
+    def share_items(self, shared: ShareItems) -> None:
+        """Have a function wrap each ItemCodec from now on."""
         self._shared = shared
 
     def options(self, num_calls: int | None = None, order: OrderChoice | None = None) -> Options:
-        """The model's own options, or the richest schedule within a number of calls and another order."""
+        """The model's default options, or its best schedule within a number of calls and another order."""
         coding = self._exact.coding
         schedule = None if num_calls is None else coding.schedule_for(num_calls)
         return Options(
@@ -55,47 +60,54 @@ class ContentCodec:
             schedule=None if schedule == coding.default else schedule,
         )
 
-    def encode(self, contents: Sequence[Content], options: Options, batching: Batching) -> list[Entry]:
-        """The entries of contents, raw where coding would expand; each must pass `place`."""
-        placements = [self.place(content) for content in contents]
-        canvases = [canvas for one in placements for canvas in one.canvases]
-        payloads = iter(self._canvas_codec(options, batching).encode(canvases))
-        chunks = [tuple(payload for _ in one.canvases for payload in next(payloads)) for one in placements]
-        return [self._entry(*parts, options) for parts in zip(contents, placements, chunks, strict=True)]
-
-    def _entry(self, content: Content, placement: Placement, chunks: tuple[bytes, ...], options: Options) -> Entry:
-        if not chunks:
-            return Entry(fields=content.fields, content=Raw(content=content.raw))
-        coded = Coded(options=options, chunks=chunks, side=placement.side)
-        return or_raw(Entry(fields=content.fields, content=coded), content.raw, self.file_of)
-
-    def measure(self, content: Content, options: Options, batching: Batching) -> list[Float64[np.ndarray, "..."]]:
-        """The bits of every place of each canvas that a content lies on; side bytes and rounding come on top."""
-        return self._canvas_codec(options, batching).measure(self.place(content).canvases)
-
-    def file_of(self, entry: Entry) -> bytes:
-        """The compressed file of an entry: a short one where the model can tell all but the payload."""
-        if isinstance(entry.content, Coded):
-            payload = entry.content.chunks[0]
-            if payload and entry == self.own_entry(payload):
-                return write_short(Short(model=self.identity.hex()[:SHORT_DIGITS], payload=payload))
-        return write_single(entry)
-
-    def own_entry(self, payload: bytes) -> Entry:
-        """The entry that a short file of this model stands for."""
-        return Entry(fields=self._own_fields, content=Coded(options=self.options(), chunks=(payload,)))
-
     def place(self, content: Content) -> Placement:
-        """A content laid out for the model; a DataError or TooLargeError if it is of another medium or too large."""
+        """A content laid out for the model; a DataError or TooLargeError if the model cannot code it."""
         if not self.layout.takes(content.fields):
             raise DataError(f"this model is for {self.layout.title}, and this content is {content.fields.kind}")
         Limits().check("content_bytes", content.fields.content_bytes)
-        placement = self.layout.place(content) if content.raw else Placement(canvases=[])
+        placement = self.layout.place(content) if content.raw else Placement(content=content, canvases=[])
         Limits().check("chunks", sum(num_bundles(canvas.values.shape, self._shape) for canvas in placement.canvases))
         return placement
 
+    def encode(self, placements: Sequence[Placement], options: Options, batching: Batching) -> list[Entry]:
+        """The entries of contents, raw if coding would not make their files shorter."""
+        canvases = [canvas for one in placements for canvas in one.canvases]
+        payloads = iter(self._canvas_codec(options, batching).encode(canvases))
+        chunks = [tuple(payload for _ in one.canvases for payload in next(payloads)) for one in placements]
+        return [self._entry(*parts, options) for parts in zip(placements, chunks, strict=True)]
+
+    def _entry(self, placement: Placement, chunks: tuple[bytes, ...], options: Options) -> Entry:
+        content = placement.content
+        if not chunks:
+            return Entry(fields=content.fields, content=Raw(content=content.raw))
+        coded = Coded(options=options, chunks=chunks, side=placement.side)
+        return coded_or_raw(Entry(fields=content.fields, content=coded), content.raw, self._file_length)
+
+    def measure(self, placement: Placement, options: Options, batching: Batching) -> list[Float64[np.ndarray, "..."]]:
+        """The bits of every place of each canvas of a content, without side bytes and rounding."""
+        return self._canvas_codec(options, batching).measure(placement.canvases)
+
+    def file_of(self, entry: Entry) -> bytes:
+        """The compressed file of an entry: a short one if the model determines all but the payload."""
+        if not self._is_short(entry):
+            return write_single(entry)
+        return write_short(Short(model=self.identity.hex()[:SHORT_DIGITS], payload=entry.packed.body))
+
+    def _file_length(self, entry: Entry) -> int:
+        return SHORT_EXTRA_BYTES + len(entry.packed.body) if self._is_short(entry) else single_length(entry)
+
+    def _is_short(self, entry: Entry) -> bool:
+        if isinstance(entry.content, Raw):
+            return False
+        payload = entry.content.chunks[0]
+        return bool(payload) and entry == self.own_entry(payload)
+
+    def own_entry(self, payload: bytes) -> Entry:
+        """The entry that a short file of this model represents."""
+        return Entry(fields=self._own_fields, content=Coded(options=self.options(), chunks=(payload,)))
+
     def decode(self, entries: Sequence[Entry], batching: Batching) -> list[Restored]:
-        """The contents of entries that are raw or coded by this model, or what is wrong with them."""
+        """The contents of entries that are raw or coded with this model, or their errors."""
         opened = [self._opened(entry) for entry in entries]
         groups: dict[Options, list[_Opened]] = {}
         for one in opened:
@@ -106,7 +118,7 @@ class ContentCodec:
         return [self._restored(one) if isinstance(one, _Opened) else one for one in opened]
 
     def _opened(self, entry: Entry) -> "_Opened | Restored":
-        """A coded entry with blank canvases, once its numbers fit each other."""
+        """A coded entry with blank canvases, the content of a raw one, or the error of an inconsistent one."""
         if isinstance(entry.content, Raw):
             return Content(fields=entry.fields, raw=entry.content.content)
         try:
@@ -118,7 +130,7 @@ class ContentCodec:
         return _Opened(entry=entry, coded=entry.content, canvases=canvases, chunks=chunks)
 
     def _chunks_of_canvases(self, entry: Entry, coded: Coded) -> list[list[bytes]]:
-        """The chunks as they belong to the canvases that the entry has by its fields."""
+        """The chunks of each canvas; a DamagedError if an entry's numbers contradict each other or the model."""
         num_schedules = len(self._exact.coding.schedules)
         if coded.options.schedule is not None and coded.options.schedule >= num_schedules:
             raise DamagedError(f"it names schedule {coded.options.schedule}, and its model has {num_schedules}")
@@ -132,7 +144,7 @@ class ContentCodec:
         return [[next(chunks) for _ in range(count)] for count in counts]
 
     def _decode_group(self, group: "Sequence[_Opened]", codec: CanvasCodec) -> None:
-        """Fill in the canvases of entries with the same options."""
+        """Decode the canvases of entries with the same options in place."""
         owners = [one for one in group for _ in one.canvases]
         canvases = [canvas for one in group for canvas in one.canvases]
         errors = codec.decode(canvases, [chunks for one in group for chunks in one.chunks])
@@ -154,7 +166,7 @@ class ContentCodec:
         return CanvasCodec(items, self._shape, schedule.num_calls, batching, self._device)
 
     def item_codec(self, options: Options) -> ItemCodec:
-        """The codec of items for some options."""
+        """The ItemCodec for some options, cached."""
         items = self._item_codecs.get(options)
         if items is None:
             if len(self._item_codecs) >= MAX_ITEM_CODECS:
@@ -175,28 +187,32 @@ class ContentCodec:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Opened:
-    """A coded entry and its canvases, which decoding fills."""
+    """A coded entry and its canvases, which are decoded in place."""
 
     entry: Entry
     coded: Coded
     canvases: list[Canvas]
     chunks: list[list[bytes]]
-    """Of each canvas's bundles."""
+    """The payloads of each canvas's bundles."""
     errors: list[str] = field(default_factory=list)
-    """What is wrong with them."""
+    """Messages of what is wrong with the payloads."""
 
 
 class CodecSet:
-    """The models that may decode, each for its own entries."""
+    """The codecs of several models, each of which decodes its own entries."""
 
     def __init__(self, codecs: Iterable[ContentCodec] = ()) -> None:
         self._codecs = {codec.identity: codec for codec in codecs}
 
-    def entry_of(self, data: bytes, limits: Limits | None = None) -> Entry:
-        """The entry that a compressed file holds.
+    def has(self, digits: str) -> bool:
+        """Whether the identity of a model starts with these hexadecimal digits."""
+        return any(identity.hex().startswith(digits) for identity in self._codecs)
 
-        A DamagedError, UnknownVersionError or TooLargeError where there is none; an UnknownModelError where it takes
-        the model to know.
+    def entry_of(self, data: bytes, limits: Limits | None = None) -> Entry:
+        """The entry in a compressed file.
+
+        A DamagedError, UnknownVersionError or TooLargeError if there is none; an UnknownModelError if this is a short
+        file of another model.
         """
         if not is_short(data):
             return read_single(data, limits)
@@ -206,7 +222,7 @@ class CodecSet:
         return entry
 
     def decode(self, entries: Sequence[Entry], batching: Batching) -> list[Restored]:
-        """The contents of entries; for those that cannot be restored a DamagedError or an UnknownModelError."""
+        """The contents of entries, or a DamagedError or UnknownModelError for each that cannot be restored."""
         restored: dict[int, Restored] = {}
         own: dict[bytes, list[int]] = {}
         for place, entry in enumerate(entries):
@@ -221,3 +237,14 @@ class CodecSet:
             decoded = self._codecs[identity].decode([entries[place] for place in places], batching)
             restored |= dict(zip(places, decoded, strict=True))
         return [restored[place] for place in range(len(entries))]
+
+
+def load_codec(source: str | Path, device: torch.device | str = "cpu") -> ContentCodec:
+    """The codec of an exact model, given as a path, a bundled name or OWNER/NAME[/FILE] on the Hugging Face hub."""
+    path = find_model(source)
+    if not is_model(path):
+        raise CheckpointError(f"{path} is no model; give an exact model's file, as `ardm export` makes it")
+    trained = load_model(path, device)
+    if trained.exact is None:
+        raise UsageError(f"{path} holds trained weights; make an exact model of it with `ardm export {path} -o MODEL`")
+    return ContentCodec(trained)

@@ -1,17 +1,22 @@
-"""What a compressed file or an archive is: facts for `ardm info`. Only short files need their model for it."""
+"""Facts about compressed files, archives, models and packed data sets, for `ardm info`."""
 
+from pathlib import Path
 from typing import Any
 
-from ardm.codec.format.archive import ArchiveReader
+from ardm.checkpoint import AnyTrained, ExactPart, TrainedModel, load_any
+from ardm.codec.format.archive import ARCHIVE_SUFFIX, ArchiveReader, is_archive
 from ardm.codec.format.directory import Listing
-from ardm.codec.format.entries import Coded, Limits, Method
+from ardm.codec.format.entries import Coded, Entry, Limits, Method
 from ardm.codec.format.fields import BytesFields, Fields, ImageFields, SoundFields, TextFields
-from ardm.codec.format.options import Options
+from ardm.codec.format.options import Options, OrderChoice
 from ardm.codec.format.short import is_short, read_short
-from ardm.codec.format.single import SINGLE_VERSION, read_single
-from ardm.compression.content_codec import CodecSet
-from ardm.errors import ArdmError, UnknownModelError
+from ardm.codec.format.single import SINGLE_SUFFIX, SINGLE_VERSION, is_single, read_single
+from ardm.compression.api import bundled_codecs
+from ardm.compression.content_codec import CodecSet, load_codec
+from ardm.data.packed.description import is_packed, open_pack
+from ardm.errors import ArdmError, DamagedError, DataError, TooLargeError, UnknownModelError
 from ardm.media.contents import num_variables
+from ardm.pretrained import bundled_models, is_model
 
 KEPT = {
     "text": ("every character: the file is restored to the byte", "the file's dates and permissions"),
@@ -26,47 +31,92 @@ KEPT = {
         "the file's format (it is restored as WAV) and everything else in its headers: tags, markers, dates",
     ),
 }
-"""Of each kind what is kept and what is not."""
+"""What is kept and what is lost, by kind of content."""
 
 
-def describe_file(data: bytes, limits: Limits | None = None, models: CodecSet | None = None) -> dict[str, Any]:
-    """The facts of a compressed file; of a short one most are known to its model only."""
-    if is_short(data):
-        return _describe_short(data, models or CodecSet())
-    entry = read_single(data, limits)
+def facts_of(source: Path, model: Path | None = None) -> dict[str, Any]:
+    """The facts of a compressed file, an archive, a run, a model or a packed data set.
+
+    Most facts of a short file need its model: `model`, or else a bundled one.
+    """
+    path = source if source.exists() else bundled_models().get(str(source), source)
+    if not path.exists():
+        raise DataError(f"there is no file or folder {path}")
+    facts = _packed_facts(path) if path.is_dir() else _compressed_facts(path, model)
+    if facts is not None:
+        return facts
+    if not is_model(path) and not (path / "config.json").exists():
+        raise DataError(f"{path} is neither a model, a run nor a compressed file")
+    return _model_facts(load_any(path))
+
+
+def _packed_facts(folder: Path) -> dict[str, Any] | None:
+    """The facts of a packed data set; None for another folder."""
+    if not is_packed(folder):
+        return None
+    about = open_pack(folder).about
+    facts: dict[str, Any] = {"kind": about.name, "data": about.title, "published": about.is_published}
+    facts |= dict(zip(("train", "valid", "test"), about.counts, strict=True))
+    if about.medium == "text":
+        facts["alphabet"] = about.characters or "bytes"
+    facts |= {"sample_rate": about.sample_rate, "channels": about.channels, "size": about.size and list(about.size)}
+    return facts | {"shards": len(about.shards), "bytes": about.num_bytes, "fingerprint": about.fingerprint}
+
+
+def _compressed_facts(path: Path, model: Path | None) -> dict[str, Any] | None:
+    """The facts of a compressed file or an archive; None for another file."""
+    with path.open("rb") as file:
+        start = file.read(8)
+        if is_archive(start) or path.suffix == ARCHIVE_SUFFIX:
+            return _archive_facts(ArchiveReader(file), path.stat().st_size)
+    is_certain = is_single(start) or path.suffix == SINGLE_SUFFIX
+    if not is_certain and not is_short(start):
+        return None
+    try:
+        Limits().check("content_bytes", path.stat().st_size)
+        data = path.read_bytes()
+        return short_facts(data, model) if is_short(data) else _single_facts(read_single(data), len(data))
+    except (DamagedError, TooLargeError):
+        if is_certain:
+            raise
+        return None  # other files may begin with the byte of a short file
+
+
+def _single_facts(entry: Entry, num_bytes: int) -> dict[str, Any]:
     facts: dict[str, Any] = {"format": f"compressed file, version {SINGLE_VERSION}", "kind": entry.fields.kind}
-    facts |= size_facts(entry.fields)
+    facts |= _field_facts(entry.fields)
     if isinstance(entry.content, Coded):
         facts |= {"stored": "coded", "chunks": len(entry.content.chunks), "side_bytes": len(entry.content.side)}
-        facts |= option_facts(entry.content.options)
+        facts |= _option_facts(entry.content.options)
     else:
         facts |= {"stored": "raw"}
-    return facts | _sizes_and_kept(entry.fields, len(data))
+    return facts | _sizes_and_kept(entry.fields, num_bytes)
 
 
-def _describe_short(data: bytes, models: CodecSet) -> dict[str, Any]:
-    short = read_short(data)
+def short_facts(data: bytes, model: Path | None = None) -> dict[str, Any]:
+    """The facts of a short file; few of them if its model is neither given nor bundled."""
+    short, models = read_short(data), CodecSet(bundled_codecs() if model is None else [load_codec(model)])
     facts: dict[str, Any] = {"format": f"short compressed file, version {short.version}"}
     own = {"stored": "coded", "model": short.model, "order": "the model's own", "schedule": "the model's own"}
     try:
         fields = models.entry_of(data).fields
     except UnknownModelError:
-        content = "one item of the shape of its model, which is not at hand: --model MODEL tells more"
+        content = "one item of the shape of its model, which is not available: --model MODEL tells more"
         return facts | {"content": content} | own | {"bytes": len(data)}
-    return facts | {"kind": fields.kind} | size_facts(fields) | own | _sizes_and_kept(fields, len(data))
+    return facts | {"kind": fields.kind} | _field_facts(fields) | own | _sizes_and_kept(fields, len(data))
 
 
 def _sizes_and_kept(fields: Fields, num_bytes: int) -> dict[str, Any]:
     kept, not_kept = KEPT[fields.kind]
-    return size_on_disk(fields, num_bytes) | {"kept": kept, "not_kept": not_kept}
+    return _size_facts(fields, num_bytes) | {"kept": kept, "not_kept": not_kept}
 
 
-def describe_archive(reader: ArchiveReader, num_bytes: int) -> dict[str, Any]:
-    """The facts of an archive, with what the checks of its entries say; one of them at a time is in memory."""
+def _archive_facts(reader: ArchiveReader, num_bytes: int) -> dict[str, Any]:
+    """The facts of an archive and of its entries, which are checked one at a time."""
     kinds = sorted({listing.header.fields.kind for listing in reader.listings.values()})
     facts: dict[str, Any] = {"format": "archive, version 1", "entries": len(reader), "kinds": kinds}
     facts |= {"bytes": num_bytes, "index": "damaged: entries were found by a scan" if reader.recovered else "fine"}
-    facts |= {} if reader.options is None else option_facts(reader.options)
+    facts |= {} if reader.options is None else _option_facts(reader.options)
     facts["kept"] = {kind: KEPT[kind][0] for kind in kinds}
     facts["not_kept"] = {kind: KEPT[kind][1] for kind in kinds} | {"archive": "empty folders"}
     listing = [
@@ -76,7 +126,7 @@ def describe_archive(reader: ArchiveReader, num_bytes: int) -> dict[str, Any]:
 
 
 def _check(reader: ArchiveReader, name: str) -> str:
-    """`fine`, or what is wrong with an entry."""
+    """`fine`, or the error of an entry."""
     try:
         reader.read(name)
     except ArdmError as error:
@@ -86,15 +136,15 @@ def _check(reader: ArchiveReader, name: str) -> str:
 
 def _listing_facts(listing: Listing, shared: Options | None) -> dict[str, Any]:
     header = listing.header
-    facts: dict[str, Any] = {"name": listing.name, "kind": header.fields.kind} | size_facts(header.fields)
+    facts: dict[str, Any] = {"name": listing.name, "kind": header.fields.kind} | _field_facts(header.fields)
     facts |= {"stored": "raw" if header.method >= Method.STORED else "coded"}
     if header.options is not None and header.options != shared:
-        facts |= option_facts(header.options)
-    return facts | size_on_disk(header.fields, listing.length)
+        facts |= _option_facts(header.options)
+    return facts | _size_facts(header.fields, listing.length)
 
 
-def size_facts(fields: Fields) -> dict[str, Any]:
-    """What an entry restores to."""
+def _field_facts(fields: Fields) -> dict[str, Any]:
+    """The size and kind of the restored content."""
     match fields:
         case TextFields():
             return {"characters": fields.length}
@@ -106,16 +156,56 @@ def size_facts(fields: Fields) -> dict[str, Any]:
             return {"samples": fields.num_samples, "channels": fields.num_channels, "sample_rate": fields.sample_rate}
 
 
-def size_on_disk(fields: Fields, num_bytes: int) -> dict[str, Any]:
-    """The bytes of an entry, and what they come to for each of its variables."""
+def _size_facts(fields: Fields, num_bytes: int) -> dict[str, Any]:
+    """The compressed bytes, in all and in bits per variable."""
     count = num_variables(fields)
     return {"bytes": num_bytes, "bits_per_variable": 8 * num_bytes / count if count else None}
 
 
-def option_facts(options: Options) -> dict[str, Any]:
-    """The model and the choices that decoding needs."""
-    order = "the model's own" if options.order is None else options.order.name
-    if options.order is not None and options.order.name == "pseudorandom":
-        order += f":{options.order.seed}"
+def _option_facts(options: Options) -> dict[str, Any]:
+    """The model, order and schedule of a file."""
+    order = "the model's own" if options.order is None else _order_name(options.order)
     schedule = "the model's own" if options.schedule is None else options.schedule
     return {"model": options.model.hex(), "order": order, "schedule": schedule}
+
+
+def _order_name(order: OrderChoice) -> str:
+    return order.name + (f":{order.seed}" if order.name == "pseudorandom" else "")
+
+
+def _model_facts(trained: AnyTrained) -> dict[str, Any]:
+    config, model = trained.config, trained.model
+    facts = {
+        "preset": config.preset,
+        "method": config.method.name,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "step": trained.step,
+        "steps": config.train.steps,
+        "seed": config.seed,
+        "data": trained.data_title,
+        "shape": list(model.shape),
+        "variables": model.num_variables,
+        "classes": model.num_classes,
+    }
+    if config.method.is_diffusion:
+        facts["diffusion_steps"] = config.method.num_steps
+    if isinstance(trained, TrainedModel):
+        facts |= {"stages": model.num_stages, "profile_observations": int(trained.profile.counts.sum())}
+    if trained.alphabet is not None:
+        facts["alphabet"] = trained.alphabet.characters
+    if trained.sample_rate is not None:
+        facts["sample_rate"] = trained.sample_rate
+    if isinstance(trained, TrainedModel) and trained.exact is not None:
+        facts |= _exact_facts(trained.exact)
+    return facts | {"config": config.to_dict()}
+
+
+def _exact_facts(exact: ExactPart) -> dict[str, Any]:
+    coding = exact.coding
+    return {
+        "parameters": sum(t.numel() for t in exact.network.state_dict().values()),
+        "identity": exact.identity.hex(),
+        "order": _order_name(coding.order),
+        "calls": coding.schedules[coding.default].num_calls,
+        "other_calls": [s.num_calls for i, s in enumerate(coding.schedules) if i != coding.default],
+    }

@@ -1,4 +1,4 @@
-"""What comes of many files: those that are done, those that failed, and what there is to say."""
+"""Outcomes of compressing or restoring many files: successes, failures and notes."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -6,31 +6,34 @@ from typing import Any, TypeVar
 
 GROUP_BYTES = 2**22
 GROUP_SIZE = 512
-"""Contents are coded together until they have so many raw bytes, or are so many."""
+"""Contents are coded in groups of about this many raw bytes, and at most this many contents."""
+
+MAX_NAMES = 5
+"""Names that a message lists."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """A file that was compressed or restored."""
+    """A file that has been compressed or restored."""
 
     file: str
-    """What it was made from; of an archive's entry, with its name."""
+    """The input; for an entry, the archive and the entry's name."""
     output: str
     kind: str
     num_bytes: int
-    """Of the user's file."""
+    """Bytes of the user's file."""
     num_compressed: int
-    """Of the compressed file; in an archive, of the entry's body alone."""
+    """Bytes of the compressed file; in an archive, of the entry's body."""
     num_variables: int
     seconds: float
-    """Its share of the group that it was coded with."""
+    """Its share of the time for the group that it was coded with."""
     is_raw: bool
-    """Whether it is stored as it is."""
+    """Whether it is stored without a model."""
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The facts for JSON."""
         return {
             "file": self.file,
             "output": self.output,
@@ -45,12 +48,12 @@ class Done:
 
     @property
     def ratio(self) -> float:
-        """How many times as long the user's file is."""
+        """The user's bytes per compressed byte."""
         return self.num_bytes / max(1, self.num_compressed)
 
     @property
     def bits_per_variable(self) -> float:
-        """Compressed bits for each character, byte, sub-pixel or sample."""
+        """Compressed bits per character, byte, sub-pixel or sample."""
         return 8 * self.num_compressed / max(1, self.num_variables)
 
 
@@ -68,20 +71,20 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of all files; filled as the work goes on."""
+    """The outcome for all files, filled as the work proceeds."""
 
     done: list[Done] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What users should know though it is no failure."""
+    """Information for users that is not a failure."""
 
     def fail(self, file: object, error: Exception) -> None:
-        """Note a failure."""
+        """Add a failure."""
         self.failures.append(Failure(file=str(file), error=error))
 
 
 def joined(outcomes: Sequence[Outcome]) -> Outcome:
-    """What came of the files of several runs."""
+    """The outcome of several runs together."""
     return Outcome(
         done=[done for outcome in outcomes for done in outcome.done],
         failures=[failure for outcome in outcomes for failure in outcome.failures],
@@ -90,7 +93,7 @@ def joined(outcomes: Sequence[Outcome]) -> Outcome:
 
 
 def length_notes(done: Sequence[Done]) -> list[str]:
-    """A note of the files that are longer in compressed form, if there are any."""
+    """A note on files that are longer in compressed form, if there are any."""
     longer = [one for one in done if one.num_compressed > one.num_bytes]
     if not longer:
         return []
@@ -99,8 +102,19 @@ def length_notes(done: Sequence[Done]) -> list[str]:
     return [f"{which} got longer: {after:,} bytes instead of {before:,}"]
 
 
+def shares(seconds: float, num_variables: Sequence[int]) -> list[float]:
+    """The seconds that a group took, divided among its contents by their variables."""
+    return [seconds * count / max(1, sum(num_variables)) for count in num_variables]
+
+
+def shortened(names: Sequence[str]) -> str:
+    """The first few names of a list, and the number of further ones."""
+    more = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
 def grouped(things: Iterable[T], num_bytes: Callable[[T], int], num_processes: int = 1) -> Iterator[list[T]]:
-    """The things in turn, in groups of a size that is limited for each process."""
+    """Consecutive things in groups, whose size is limited per process."""
     group: list[T] = []
     total = 0
     for thing in things:

@@ -1,24 +1,22 @@
-"""Compressed files and archives restored to files, many at once."""
+"""Restores compressed files and archives to files, many at once."""
 
 import io
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 
-from ardm.codec.canvases import Batching
+from ardm.codec.batching import Batching
 from ardm.codec.format.archive import ARCHIVE_SUFFIX, ArchiveReader, is_archive
 from ardm.codec.format.entries import Coded, Entry, Limits, Raw
 from ardm.codec.format.short import is_short, read_short
 from ardm.codec.format.single import SINGLE_SUFFIX, read_single
-from ardm.compression.content_codec import CodecSet, ContentCodec
-from ardm.compression.outcomes import Done, Outcome, grouped
-from ardm.compression.sources import Source
+from ardm.compression.content_codec import CodecSet
+from ardm.compression.outcomes import Done, Outcome, grouped, shares
+from ardm.compression.sources import Source, check_names
 from ardm.errors import ArdmError, DataError, UnknownModelError
-from ardm.media.contents import Content, num_variables
-from ardm.media.layouts import restored_file, restored_suffix
-from ardm.runtime.files import write_file
+from ardm.media.contents import Content, num_variables, restored_file, restored_suffix
+from ardm.runtime.files import check_writable, check_writable_folder, write_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,33 +24,40 @@ class Destination:
     """Where restored files go."""
 
     folder: Path | None = None
-    """None: beside the compressed file; for an archive, to a folder there with the archive's name."""
+    """None: next to the compressed file; for an archive, to a folder named after it."""
     file: Path | None = None
-    """The place of the only file that is restored."""
+    """The path of the only restored file."""
     force: bool = False
-    """Whether existing files are replaced."""
+    """Replace existing files."""
+
+    @classmethod
+    def of(
+        cls, output: Path | None, sources: Sequence[Source], entries: Sequence[str], *, force: bool
+    ) -> "Destination":
+        """A file if `output` has a suffix and there is one thing to restore, or else a folder; both are checked."""
+        if output is None or output.is_dir() or not output.suffix or not _is_one(sources, entries):
+            if output is not None:
+                check_writable_folder(output)
+                check_names(source for source in sources if source.path.suffix != ARCHIVE_SUFFIX)
+            return cls(folder=output, force=force)
+        check_writable(output)
+        return cls(file=output, force=force)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Restorer:
-    """Restores compressed files and archives with the models at hand.
+    """Restores compressed files and archives with the given models.
 
-    What is damaged does not keep the rest; but where a model is missing nothing is restored.
+    Damage does not stop the rest from being restored, but if a model is missing, nothing is restored.
     """
 
-    codecs: Sequence[ContentCodec]
-    """One of each model."""
+    models: CodecSet
     batching: Batching
     destination: Destination
     limits: Limits = field(default_factory=Limits)
 
-    @cached_property
-    def models(self) -> CodecSet:
-        """All of them together."""
-        return CodecSet(self.codecs)
-
     def restore(self, sources: Sequence[Source], entries: Sequence[str] = ()) -> Outcome:
-        """Restore all that compressed files and archives hold, or of archives some entries by their names."""
+        """Restore compressed files and archives, or only the named entries of archives."""
         self._check_models(sources, entries)
         outcome = Outcome()
         taken: dict[str, list[Path]] = {}
@@ -60,10 +65,8 @@ class Restorer:
         for group in grouped(wanted, lambda one: one.entry.fields.content_bytes, self.batching.num_processes):
             start = time.perf_counter()
             restored = self.models.decode([one.entry for one in group], self.batching)
-            seconds = time.perf_counter() - start
-            total = sum(num_variables(one.entry.fields) for one in group)
-            for one, content in zip(group, restored, strict=True):
-                share = seconds * num_variables(one.entry.fields) / max(1, total)
+            seconds = shares(time.perf_counter() - start, [num_variables(one.entry.fields) for one in group])
+            for one, content, share in zip(group, restored, seconds, strict=True):
                 try:
                     outcome.done.append(self._write(one, content, taken, share))
                 except (ArdmError, OSError) as error:
@@ -71,22 +74,20 @@ class Restorer:
         return outcome
 
     def _check_models(self, sources: Sequence[Source], entries: Sequence[str]) -> None:
-        """An UnknownModelError that names all models that are missing."""
+        """An UnknownModelError that names all missing models."""
         files: dict[str, list[Path]] = {}
         for source in sources:
             for model in self._models_of(source, entries):
                 files.setdefault(model, []).append(source.path)
-        missing = [model for model in files if not self._is_at_hand(model)]
+        missing = [model for model in files if not self.models.has(model)]
         if missing:
             needs = ", ".join(f"{_need(files[model])} model {model}" for model in missing)
             are, them = ("are", "them") if len(missing) > 1 else ("is", "it")
-            raise UnknownModelError(f"nothing was restored: {needs}, which {are} not at hand; give {them} with --model")
-
-    def _is_at_hand(self, model: str) -> bool:
-        return any(codec.identity.hex().startswith(model) for codec in self.codecs)
+            message = f"nothing was restored: {needs}, which {are} not available; give {them} with --model"
+            raise UnknownModelError(message)
 
     def _models_of(self, source: Source, entries: Sequence[str]) -> list[str]:
-        """The models that entries name, in hexadecimal; none for what cannot be read, which is told on restoring."""
+        """The models that entries name, in hexadecimal; none for unreadable files, which restoring reports."""
         try:
             with source.path.open("rb") as file:
                 if is_archive(file.read(8)):
@@ -143,7 +144,7 @@ class Restorer:
             )
             return False
         if target.exists() and not self.destination.force:
-            outcome.fail(one.file, DataError(f"{target} is there already; --force replaces it"))
+            outcome.fail(one.file, DataError(f"{target} already exists; --force replaces it"))
             return False
         return True
 
@@ -171,9 +172,9 @@ class _Found:
     """An entry to restore."""
 
     file: str
-    """The compressed file; of an archive's entry, with its name."""
+    """The compressed file; for an entry, the archive and the entry's name."""
     path: Path
-    """Where it goes, but for a suffix that it may need."""
+    """Where it goes, without the suffix that it may need."""
     entry: Entry
     num_compressed: int
 
@@ -185,8 +186,13 @@ class _Found:
         return self.path.with_name(self.path.name + suffix)
 
 
+def _is_one(sources: Sequence[Source], entries: Sequence[str]) -> bool:
+    with sources[0].path.open("rb") as file:
+        return len(sources) == 1 and (not is_archive(file.read(8)) or len(entries) == 1)
+
+
 def _folder_for(archive: Path) -> Path:
-    """A folder of the archive's name beside it."""
+    """A folder next to an archive, named after it."""
     stem = archive.name.removesuffix(ARCHIVE_SUFFIX)
     return archive.with_name(stem if stem != archive.name else f"{stem}.restored")
 
@@ -208,7 +214,7 @@ def _need(files: Sequence[Path]) -> str:
 
 
 def _take(target: Path, taken: dict[str, list[Path]]) -> None:
-    """Claim a path; a DataError if another file of this run is there. Some systems do not tell cases apart."""
+    """Claim a path; a DataError if it is another file of this run, also on systems that ignore case."""
     others = taken.setdefault(str(target).casefold(), [])
     if target.exists() and any(other.exists() and target.samefile(other) for other in others):
         raise DataError(f"another entry has been restored to {target}; restore this one elsewhere, with --entry and -o")

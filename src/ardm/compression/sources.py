@@ -1,4 +1,4 @@
-"""The files that arguments mean: files, folders and patterns, each with the name that it has in an archive."""
+"""The files that users name, match by patterns or hold in folders, and the codecs that compress them."""
 
 import glob
 import os
@@ -6,8 +6,20 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from ardm.codec.format.archive import ARCHIVE_SUFFIX
+from ardm.codec.format.single import SINGLE_SUFFIX
+from ardm.compression.content_codec import ContentCodec
+from ardm.compression.outcomes import Outcome, shortened
+from ardm.compression.workers import Workers
 from ardm.data.folders import files_below, is_hidden
-from ardm.errors import DataError, UsageError
+from ardm.data.image_files import IMAGE_SUFFIXES
+from ardm.data.sound_files import SOUND_SUFFIXES
+from ardm.errors import CheckpointError, DataError, UsageError
+from ardm.pretrained import bundled_models, find_bundled
+
+COMPRESSED_SUFFIXES = (SINGLE_SUFFIX, ARCHIVE_SUFFIX)
+BUNDLED_SUFFIXES: dict[str, Collection[str]] = {"images": IMAGE_SUFFIXES, "audio": SOUND_SUFFIXES, "text": {".txt"}}
+"""The suffixes of the files that each bundled model compresses; `text` also compresses files with other suffixes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,37 +28,81 @@ class Source:
 
     path: Path
     name: str
-    """Its own name; if a folder was given, with the path below it and, to compress, the folder's name before that."""
+    """Its name in an archive or folder: the file's own, or its path below a given folder, after the folder's name."""
 
 
 def find_sources(
-    arguments: Sequence[str],
-    suffixes: Collection[str] = (),
-    without: Collection[str] = (),
-    *,
-    folder_names: bool = True,
+    arguments: Sequence[str], suffixes: Collection[str] = (), *, folder_names: bool = True
 ) -> list[Source]:
-    """The files that are named, that match a pattern, or that lie below a folder, in a fixed order.
+    """The files that arguments name, match by patterns or hold in folders, in a fixed order.
 
-    Below folders only files with one of the suffixes count (with none given, all), and none with those of `without`;
-    hidden ones do not. Without `folder_names` they are named by their paths below the folder alone.
+    Of folders, the files with one of the suffixes or, without suffixes, all that are not compressed; hidden files are
+    left out. Without `folder_names` they are named by their paths below the folder.
     """
     sources: dict[Path, Source] = {}
     for argument in arguments:
-        for source in _sources(argument, suffixes, without, folder_names):
+        for source in _sources(argument, suffixes, folder_names):
             sources.setdefault(source.path.absolute(), source)
     return list(sources.values())
 
 
-def left_out(arguments: Sequence[str], suffixes: Collection[str], without: Collection[str] = ()) -> list[Path]:
-    """The files below folders that `find_sources` passes over for their suffixes, those of `without` aside."""
-    taken = {*suffixes, *without}
+def sources_by_codec(
+    arguments: Sequence[str], model: Path | None, output: Path | None, workers: Workers, outcome: Outcome
+) -> list[tuple[ContentCodec, list[Source]]]:
+    """The files to compress and their codecs: the model's for all files, or by suffix those of bundled models.
+
+    The outcome gets failures for files without a model and a note on the files that are left out.
+    """
+    if model is not None:
+        codec = workers.codec(model)
+        suffixes: Collection[str] = codec.layout.suffixes
+        groups = [(codec, find_sources(arguments, suffixes))]
+    else:
+        suffixes = {suffix for group in BUNDLED_SUFFIXES.values() for suffix in group}
+        by_name = _sources_by_bundled_name(find_sources(arguments, suffixes), output, outcome)
+        groups = [(workers.codec(find_bundled(name)), sources) for name, sources in by_name.items()]
+    if others := _left_out(arguments, suffixes):
+        names = shortened(list(map(str, others)))
+        outcome.notes.append(f"left out for their suffixes: {names}; files that are named are taken")
+    _check_output(output, [source for _, sources in groups for source in sources])
+    return groups
+
+
+def _sources_by_bundled_name(
+    sources: Iterable[Source], output: Path | None, outcome: Outcome
+) -> dict[str, list[Source]]:
+    groups: dict[str, list[Source]] = {}
+    for source in sources:
+        groups.setdefault(_bundled_name(source.path), []).append(source)
+    if output is not None and output.suffix == ARCHIVE_SUFFIX and len(groups) > 1:
+        raise UsageError(f"an archive has files of one kind, not of {' and '.join(groups)}; make one of each")
+    for name in [name for name in groups if name not in bundled_models()]:
+        for source in groups.pop(name):
+            outcome.fail(source.path, CheckpointError(f"there is no bundled model {name}; give one with --model"))
+    return groups
+
+
+def _bundled_name(path: Path) -> str:
+    suffix = path.suffix.lower()
+    return next((name for name, suffixes in BUNDLED_SUFFIXES.items() if suffix in suffixes), "text")
+
+
+def _left_out(arguments: Sequence[str], suffixes: Collection[str]) -> list[Path]:
+    """The files in folders that `find_sources` leaves out for their suffixes, except compressed ones."""
+    taken = {*suffixes, *COMPRESSED_SUFFIXES}
     below = (file for folder in map(Path, arguments) if folder.is_dir() for file in sorted(files_below(folder)))
     return [file for file in below if suffixes and file.suffix.lower() not in taken]
 
 
+def _check_output(output: Path | None, sources: Sequence[Source]) -> None:
+    if output is not None:
+        check_names(sources)
+        if output.suffix == SINGLE_SUFFIX and len(sources) > 1:
+            raise UsageError(f"{output} can hold one file, and {len(sources)} are given; use {ARCHIVE_SUFFIX}")
+
+
 def check_names(sources: Iterable[Source]) -> None:
-    """A UsageError for two files of one name, where they go to one place."""
+    """A UsageError for two files of the same name, which would go to the same place."""
     seen: dict[str, Path] = {}
     for source in sources:
         if source.name in seen:
@@ -57,12 +113,12 @@ def check_names(sources: Iterable[Source]) -> None:
         seen[source.name] = source.path
 
 
-def _sources(argument: str, suffixes: Collection[str], without: Collection[str], folder_names: bool) -> list[Source]:
+def _sources(argument: str, suffixes: Collection[str], folder_names: bool) -> list[Source]:
     path = Path(argument)
     if path.is_file():
         return [Source(path=path, name=path.name)]
     if path.is_dir():
-        return _sources_below(path, suffixes, without, folder_names)
+        return _sources_below(path, suffixes, folder_names)
     if path.exists():
         raise DataError(f"{path} is neither a file nor a folder")
     matches = [Path(match) for match in sorted(glob.glob(argument, recursive=True))]
@@ -72,15 +128,9 @@ def _sources(argument: str, suffixes: Collection[str], without: Collection[str],
     return files
 
 
-def _sources_below(
-    folder: Path, suffixes: Collection[str], without: Collection[str], folder_names: bool
-) -> list[Source]:
+def _sources_below(folder: Path, suffixes: Collection[str], folder_names: bool) -> list[Source]:
     _check_readable(folder)
-    files = sorted(
-        file
-        for file in files_below(folder)
-        if (not suffixes or file.suffix.lower() in suffixes) and file.suffix.lower() not in without
-    )
+    files = sorted(file for file in files_below(folder) if _is_taken(file.suffix.lower(), suffixes))
     if not files:
         what = f" that end in {', '.join(sorted(suffixes))}" if suffixes else ""
         raise DataError(f"{folder} holds no files{what}")
@@ -88,8 +138,12 @@ def _sources_below(
     return [Source(path=file, name=str(prefix / file.relative_to(folder).as_posix())) for file in files]
 
 
+def _is_taken(suffix: str, suffixes: Collection[str]) -> bool:
+    return suffix in suffixes if suffixes else suffix not in COMPRESSED_SUFFIXES
+
+
 def _check_readable(folder: Path) -> None:
-    """A DataError for a folder that may not be read: a search would leave out what it holds without a word."""
+    """A DataError for an unreadable folder, whose files a search would leave out silently."""
     for below in (folder, *folder.rglob("*/")):
         if not is_hidden(below.relative_to(folder)) and not os.access(below, os.R_OK | os.X_OK):
             raise DataError(f"the folder {below} may not be read")

@@ -1,17 +1,16 @@
-"""The work of coding shared by the processes of a team; files, names and reports remain the first one's.
+"""Coding shared by the processes of a team, of which only the first one handles files, names and reports.
 
-The first process compresses or restores as if it were alone, but the bundles of windows that fill the network's batches
-are parted among all. A bundle's bytes depend on nothing beside it, so they are those of one process. The others have
-their part handed over, with the file of the model to code it with, and do nothing else.
+The first process compresses or restores as if it were alone, but scatters the bundles of windows that fill the
+network's batches among all processes. The bytes of a bundle depend on nothing else, so they are those of a single
+process. The other processes receive their bundles with the path of the model, and do nothing else.
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Int
@@ -21,50 +20,51 @@ from ardm.codec.batching import Batching
 from ardm.codec.calls import Items
 from ardm.codec.format.options import Options
 from ardm.codec.items import ItemCodec
-from ardm.compression.content_codec import ContentCodec
-from ardm.runtime.team import Team
+from ardm.compression.content_codec import ContentCodec, load_codec
+from ardm.runtime.team import Team, joined_team
 
+T = TypeVar("T")
 LoadCodec = Callable[[Path], ContentCodec]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Part:
-    """The bundles that one process is to code."""
+    """The bundles that one process codes."""
 
     model: Path
     options: Options
     sizes: list[int]
-    """Windows of each bundle."""
+    """Windows per bundle."""
     items: Items
     payloads: list[bytes] | None
-    """What to decode; None to encode the items."""
+    """The payloads to decode; None to encode the items."""
     batch_size: int | None
 
 
 class Workers:
-    """The processes of a team that code; `load` gives each of them the codec of a model's file."""
+    """The coding processes of a team, each of which loads the codecs of models by their paths."""
 
     def __init__(self, team: Team, load: LoadCodec) -> None:
         self.team, self._load = team, cache(load)
 
     def codec(self, model: Path) -> ContentCodec:
-        """The codec of a model's file, whose work the workers share."""
+        """The codec of a model, whose work all processes share."""
         codec = self._load(model)
         if self.team.size > 1:
             codec.share_items(lambda items, options: SharedItems(items, self, model, options))
         return codec
 
-    @contextmanager
-    def at_work(self) -> Iterator[bool]:
-        """Whether this process is the one that leads; the others have done their parts then.
+    def run_on_leader(self, work: Callable[["Workers"], T]) -> T | None:
+        """The result of work that the first process does with the help of the others; None in those.
 
-        Where the leader fails, the others end as any that lose a process.
+        If it fails, the others end like any that lose a process.
         """
         if not self.team.is_first:
             self._help()
-        yield self.team.is_first
-        if self.team.is_first:
-            self.team.scatter([None] * self.team.size)
+            return None
+        result = work(self)
+        self.team.scatter([None] * self.team.size)
+        return result
 
     def _help(self) -> None:
         part: _Part | None
@@ -135,8 +135,14 @@ class SharedItems:
         return parts
 
 
+def run_on_leader(device: torch.device, work: Callable[[Workers], T]) -> T | None:
+    """The result of work that the first process does with the help of the others that torchrun started; None there."""
+    with joined_team(device) as team:
+        return Workers(team, lambda path: load_codec(path, device)).run_on_leader(work)
+
+
 def even_ranges(sizes: Sequence[int], count: int) -> list[range]:
-    """So many ranges of neighbours, some of which may be empty, whose sizes come to about the same."""
+    """Consecutive ranges, some of which may be empty, with about equal sums of sizes."""
     ends, total, reached = [0], sum(sizes), 0
     for place, size in enumerate(sizes):
         while len(ends) < count and reached + size / 2 > total * len(ends) / count:

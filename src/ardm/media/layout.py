@@ -20,6 +20,7 @@ F = TypeVar("F", bound=Fields)
 class Placement:
     """A content laid out for a model."""
 
+    content: Content
     canvases: Sequence[Canvas]
     side: bytes = b""
     """Information that the canvases lack."""

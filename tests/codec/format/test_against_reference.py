@@ -21,16 +21,16 @@ from torch import nn
 
 import ardm
 from ardm.checkpoint import save_model
-from ardm.codec.canvases import Batching
+from ardm.codec.batching import Batching
+from ardm.codec.coding_plan import parse_order
 from ardm.codec.format.archive import ArchiveWriter
 from ardm.codec.format.options import Options, OrderChoice
 from ardm.codec.format.short import is_short
-from ardm.codec.plan import parse_order
 from ardm.compression import content_codec
 from ardm.compression.content_codec import CodecSet, ContentCodec
 from ardm.config import ORDER_NAMES
 from ardm.errors import DamagedError, TooLargeError, UnknownModelError, UnknownVersionError
-from ardm.exact.bounds import check_bounds
+from ardm.exact.layers import check_bounds
 from ardm.exact.operations import available_operations
 from ardm.media.contents import Content, content_of, value_of
 
@@ -39,7 +39,7 @@ Value = str | bytes | np.ndarray
 
 @pytest.fixture(autouse=True)
 def _always_coded(monkeypatch):
-    monkeypatch.setattr(content_codec, "or_raw", lambda entry, *_: entry)
+    monkeypatch.setattr(content_codec, "coded_or_raw", lambda entry, *_: entry)
     with unchecked_shapes():
         yield
 
@@ -221,7 +221,9 @@ class TestOptions:
 def archive_of(shared: Options | None, parts: dict[str, tuple[Value, Options]], recoverable: bool = True) -> bytes:
     """An archive of texts, in two goes."""
     codec, file = ContentCodec(tiny_exact("text")), io.BytesIO()
-    entries = {n: codec.encode([content_of(x)], options, Batching())[0] for n, (x, options) in parts.items()}
+    entries = {
+        n: codec.encode([codec.place(content_of(x))], options, Batching())[0] for n, (x, options) in parts.items()
+    }
     half = len(entries) // 2
     with ArchiveWriter.create(file, shared, recoverable) as writer:
         for name in list(entries)[:half]:

@@ -71,8 +71,8 @@ def test_golden_archives_decode(version):
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_golden_files_decode_in_every_setting(setting, tmp_path):
-    helpers = str(GOLDEN.parent / "helpers")
-    environment = os.environ | SETTINGS[setting] | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": helpers}
+    folders = os.pathsep.join(map(str, (GOLDEN.parent, GOLDEN.parent / "helpers")))
+    environment = os.environ | SETTINGS[setting] | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": folders}
     command = [sys.executable, str(Path(__file__))]
     subprocess.run(command, env=environment, check=True, timeout=300)
 

@@ -14,7 +14,7 @@ from ardm.codec.format.short import Short, is_short, read_short, write_short
 from ardm.codec.format.single import is_single
 from ardm.compression import content_codec
 from ardm.compression.content_codec import CodecSet, ContentCodec
-from ardm.compression.describe import describe_file
+from ardm.compression.describe import short_facts
 from ardm.data.sound_files import wav_file
 from ardm.errors import DamagedError, TooLargeError, UnknownModelError
 from golden.make import drawn_value
@@ -29,7 +29,7 @@ NUM_MUTATED = 20_000
 
 @pytest.fixture(autouse=True)
 def _always_coded(monkeypatch):
-    monkeypatch.setattr(content_codec, "or_raw", lambda entry, *_: entry)
+    monkeypatch.setattr(content_codec, "coded_or_raw", lambda entry, *_: entry)
 
 
 def own_value(kind: str) -> str | bytes | np.ndarray:
@@ -113,7 +113,7 @@ class TestModels:
         data = ardm.compress(tiny_exact("text"), own_value("text"))
         start = tiny_exact("text").exact.identity.hex()[:3]
         for model in (None, tiny_exact("grey")):
-            with pytest.raises(UnknownModelError, match=f"model {start}, which is not at hand"):
+            with pytest.raises(UnknownModelError, match=f"model {start}, which is not available"):
                 ardm.decompress(data, model)
 
     def test_limits(self):
@@ -122,7 +122,7 @@ class TestModels:
             ardm.decompress(data, tiny_exact("grey"), limits=Limits(content_bytes=10))
 
     def test_info(self):
-        facts = describe_file(ardm.compress(tiny_exact("grey"), own_value("grey")))
+        facts = short_facts(ardm.compress(tiny_exact("grey"), own_value("grey")))
         assert facts["format"] == "short compressed file, version 2"
         assert facts["model"] == tiny_exact("grey").exact.identity.hex()[:3]
 

@@ -1,10 +1,10 @@
-"""An archive: many entries under one header, each restored alone.
+"""Archives: many entries under one header, each of which can be restored on its own.
 
     header | group | bodies | group | bodies | ... | index | trailer [ | group | bodies | ... | index | trailer ]
 
 The trailer at the end locates the index, which lists every entry. The groups repeat the index in parts, each before
-its bodies, for the day the index is damaged (`recovery`). Appending adds groups, bodies and a new index of everything
-behind the old trailer and changes no byte that is there. The bytes are specified in docs/format.md.
+its bodies, in case the index is damaged (`recovery`). Appending adds groups, bodies and a new index of everything
+after the old trailer and changes no existing byte. The bytes are specified in docs/format.md.
 """
 
 import io
@@ -15,14 +15,14 @@ from ardm.codec.format.blocks import (
     ARCHIVE_MAGIC,
     ARCHIVE_VERSION,
     Index,
-    Source,
+    RangeReader,
     encode_archive_header,
     encode_group,
     encode_index,
     read_index,
 )
 from ardm.codec.format.directory import Listing, entry_check
-from ardm.codec.format.entries import Entry, Header, Limits, damage_in, pack, unpack
+from ardm.codec.format.entries import Entry, Limits, Packed, damage_in, unpack
 from ardm.codec.format.names import name_problem
 from ardm.codec.format.options import Options
 from ardm.codec.format.recovery import recover
@@ -32,26 +32,26 @@ from ardm.errors import DamagedError, DataError
 ARCHIVE_SUFFIX = ".ardma"
 GROUP_ENTRIES = 64
 GROUP_BYTES = 2**20
-"""A group is written when it has so many entries or bytes; the writer holds one in memory."""
+"""A group is written once it has this many entries or bytes; the writer holds one group in memory."""
 
 
 def is_archive(start: bytes) -> bool:
-    """Whether a file that starts so is an archive of any version."""
+    """Whether the first bytes of a file are those of an archive of any version."""
     return start.startswith(ARCHIVE_MAGIC)
 
 
 class ArchiveReader:
-    """The entries of an archive in a seekable file; only the index and what is asked for is read."""
+    """The entries of an archive in a seekable file; reads only the index and the requested entries."""
 
     listings: Mapping[str, Listing]
-    """By name, in the order of their places."""
+    """The entries' listings by name, ordered by position."""
     options: Options | None
-    """Those of every entry that has none of its own."""
+    """The options of all entries that do not state any."""
     recovered: bool
-    """Whether the index was damaged or missing, and the entries were found by a scan of the file."""
+    """Whether the index was damaged or missing, so that the entries were found by scanning the file."""
 
     def __init__(self, file: io.BufferedIOBase, limits: Limits | None = None) -> None:
-        self._source = Source(file)
+        self._source = RangeReader(file)
         self._limits = limits or Limits()
         start = self._source.read_up_to(0, len(ARCHIVE_MAGIC) + 1)
         check_start(start, ARCHIVE_MAGIC, ARCHIVE_VERSION, "archive")
@@ -69,7 +69,7 @@ class ArchiveReader:
         return iter(self.listings)
 
     def read(self, name: str) -> Entry:
-        """One entry; a DamagedError or TooLargeError concerns this entry alone."""
+        """The named entry; a DamagedError or TooLargeError concerns only this entry."""
         if name not in self.listings:
             raise DataError(f"the archive holds no entry {name!r}")
         listing = self.listings[name]
@@ -91,28 +91,27 @@ class ArchiveReader:
 
 
 class ArchiveWriter:
-    """Entries added to an archive. The file is complete when the writer is closed, as leaving its `with` block does.
+    """Adds entries to an archive, which is complete once the writer's `with` block ends.
 
-    Where the block fails, the file is cut back to what it was.
+    If the block fails, the file is truncated to its former length.
     """
 
     def __init__(self, file: io.BufferedIOBase, index: Index, length: int, recoverable: bool) -> None:
-        """For `create` and `append`: a file that holds an archive of that length up to its header or trailer."""
         self._file = file
         self._options = index.options
         self._listings = {listing.name: listing for listing in index.listings}
         self._start = self._offset = length
         self._recoverable = recoverable
-        self._pending: dict[str, tuple[Header, bytes]] = {}
+        self._pending: dict[str, Packed] = {}
 
     @classmethod
     def create(
         cls, file: io.BufferedIOBase, options: Options | None = None, recoverable: bool = True
     ) -> "ArchiveWriter":
-        """A writer of a new archive at the start of an empty file.
+        """A writer of a new archive in an empty file.
 
-        Entries with the options given here need not state them. Without `recoverable` the groups are left out, which
-        saves about half of the bytes besides the bodies; entries are then lost with the index.
+        Entries with these options need not state them. Without `recoverable` the groups are left out, which saves
+        about half of the bytes outside the bodies; all entries are then lost if the index is.
         """
         writer = cls(file, Index(options=options, listings=()), 0, recoverable)
         writer._write(encode_archive_header(options))
@@ -120,25 +119,25 @@ class ArchiveWriter:
 
     @classmethod
     def append(cls, file: io.BufferedIOBase, limits: Limits | None = None, recoverable: bool = True) -> "ArchiveWriter":
-        """A writer that adds to the archive in a file open for reading and writing; a damaged index is made anew."""
+        """A writer that adds to the archive in a file open for reading and writing; it replaces a damaged index."""
         reader = ArchiveReader(file, limits)
         index = Index(options=reader.options, listings=tuple(reader.listings.values()))
         return cls(file, index, file.seek(0, io.SEEK_END), recoverable)
 
     def add(self, name: str, entry: Entry) -> None:
-        """Add an entry; a DataError if the name is taken or not allowed."""
+        """Add an entry; a DataError if its name is taken or not allowed."""
         problem = name_problem(name)
         if problem:
             raise DataError(f"the archive cannot hold an entry {name!r}: {problem}")
         if name in self._listings or name in self._pending:
             raise DataError(f"the archive already holds an entry {name!r}")
-        self._pending[name] = pack(entry)
+        self._pending[name] = entry.packed
         num_bytes = sum(len(body) for _, body in self._pending.values())
         if len(self._pending) >= GROUP_ENTRIES or num_bytes >= GROUP_BYTES:
             self._write_group()
 
     def close(self) -> None:
-        """Write what is pending, the index and the trailer."""
+        """Write the pending entries, the index and the trailer."""
         if self._pending:
             self._write_group()
         self._write(encode_index(Index(options=self._options, listings=tuple(self._listings.values())), self._offset))
@@ -167,7 +166,7 @@ class ArchiveWriter:
         self._pending = {}
 
     def _placed(self, start: int) -> list[Listing]:
-        """The pending entries as they lie from an offset on."""
+        """The listings of the pending entries, whose bodies begin at an offset."""
         listings = []
         for name, (header, body) in self._pending.items():
             check = entry_check(name, header, start, body)

@@ -1,12 +1,12 @@
-"""Blocks: the parts of an archive that are not bodies, each with a check that holds at its place alone.
+"""Blocks: the parts of an archive that are not bodies, each with a checksum that includes its offset.
 
     header     magic AD 'ARC' | version | options | CRC-32
     group      AD 'GRP' | length | directory of the bodies that follow | CRC-32
     index      AD 'IDX' | length | options | directory of all bodies | CRC-32
     trailer    AD 'END' | length of the index before it | CRC-32
 
-The checks of groups, indices and trailers start from the block's offset in the file. So an archive inside an archive,
-or bytes that have moved, are never taken for blocks.
+The checksums of groups, indices and trailers begin with the block's offset in the file, so that an archive inside an
+archive, or bytes that have moved, are never mistaken for blocks.
 """
 
 import io
@@ -29,8 +29,8 @@ _MAX_HEADER = 64
 _MAX_BLOCK_START = len(GROUP) + len(varint(MAX_VARINT))
 
 
-class Source:
-    """A seekable file, read in exact ranges."""
+class RangeReader:
+    """Reads exact ranges of a seekable file."""
 
     def __init__(self, file: io.BufferedIOBase) -> None:
         self._file = file
@@ -39,7 +39,7 @@ class Source:
         """Bytes read so far."""
 
     def read(self, offset: int, num_bytes: int) -> bytes:
-        """The bytes of a range; a DamagedError where the file has no such range."""
+        """The bytes of a range; a DamagedError if it exceeds the file."""
         self.check_range(offset, num_bytes)
         self._file.seek(offset)
         data = self._file.read(num_bytes)
@@ -49,43 +49,43 @@ class Source:
         return data
 
     def check_range(self, offset: int, num_bytes: int) -> None:
-        """A DamagedError where the file has no such range."""
+        """A DamagedError if a range exceeds the file."""
         if not 0 <= offset <= offset + num_bytes <= self.length:
             raise DamagedError(f"bytes {offset}..{offset + num_bytes} of {self.length} are expected")
 
     def read_up_to(self, offset: int, num_bytes: int) -> bytes:
-        """The bytes of a range as far as the file goes."""
+        """The bytes of a range up to the end of the file."""
         return self.read(offset, max(0, min(num_bytes, self.length - offset)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Index:
-    """All of an archive but the bodies."""
+    """The listings of all entries of an archive, and their shared options."""
 
     options: Options | None
-    """Shared by all entries that have none of their own."""
+    """The options of all entries that do not state any."""
     listings: tuple[Listing, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """A group or an index whose check is right."""
+    """A group or an index with a correct checksum."""
 
     marker: bytes
     content: bytes
     offset: int
     end: int
-    """The offset after it; a group's bodies start there."""
+    """The offset after the block, where a group's bodies begin."""
 
 
 def encode_archive_header(options: Options | None) -> bytes:
-    """The first bytes of an archive."""
+    """The header of an archive."""
     header = ARCHIVE_MAGIC + bytes([ARCHIVE_VERSION]) + _encode_shared(options)
     return header + uint32(check_of(header))
 
 
-def read_archive_header(source: Source) -> Options | None:
-    """The options of an archive's header."""
+def read_archive_header(source: RangeReader) -> Options | None:
+    """The options in an archive's header."""
     start = source.read_up_to(0, _MAX_HEADER)
     cursor = Cursor(start)
     cursor.take(len(ARCHIVE_MAGIC) + 1)
@@ -96,12 +96,12 @@ def read_archive_header(source: Source) -> Options | None:
 
 
 def encode_group(listings: list[Listing], start: int, options: Options | None, offset: int) -> bytes:
-    """The block before the bodies that start at an offset."""
+    """The block, written at an offset, before the bodies that begin at `start`."""
     return _encode_block(GROUP, encode_directory(listings, start, options), offset)
 
 
 def decode_group(block: Block, options: Options | None, limits: Limits) -> list[Listing]:
-    """The listings of the bodies after a group."""
+    """The listings of the bodies that follow a group."""
     listings = decode_directory(Cursor(block.content), block.end, options, limits)
     if listings and listings[-1].end - block.end != sum(listing.length for listing in listings):
         raise DamagedError("the bodies of a group must follow each other")
@@ -117,7 +117,7 @@ def encode_index(index: Index, offset: int) -> bytes:
 
 
 def decode_index(block: Block, limits: Limits) -> Index:
-    """The index of its block: bodies in the order of their places, all before it, no name twice."""
+    """The index in a block, whose bodies must be in order before it and have distinct names."""
     cursor = Cursor(block.content)
     options = _decode_shared(cursor)
     listings = tuple(decode_directory(cursor, 0, options, limits))
@@ -128,7 +128,7 @@ def decode_index(block: Block, limits: Limits) -> Index:
     return Index(options=options, listings=listings)
 
 
-def read_index(source: Source, limits: Limits) -> Index:
+def read_index(source: RangeReader, limits: Limits) -> Index:
     """The index that the trailer at the end of the file locates."""
     offset = source.length - TRAILER_BYTES
     cursor = Cursor(source.read(offset, TRAILER_BYTES))
@@ -142,7 +142,7 @@ def read_index(source: Source, limits: Limits) -> Index:
     return decode_index(block, limits)
 
 
-def read_block(source: Source, offset: int, limits: Limits) -> Block:
+def read_block(source: RangeReader, offset: int, limits: Limits) -> Block:
     """The group or index at an offset."""
     start = source.read_up_to(offset, _MAX_BLOCK_START)
     cursor = Cursor(start)
@@ -169,4 +169,4 @@ def _encode_shared(options: Options | None) -> bytes:
 
 
 def _decode_shared(cursor: Cursor) -> Options | None:
-    return decode_options(cursor) if cursor.byte(most=1) else None
+    return decode_options(cursor) if cursor.byte(maximum=1) else None

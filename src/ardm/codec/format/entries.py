@@ -1,8 +1,8 @@
-"""Entries: one user's file as the codec stores it, and its bytes apart from the file around them.
+"""Entries: the compressed form of one user's file, and its header and body as bytes.
 
-    entry     fields (what it restores to) and content: coded chunks, or raw bytes where coding would expand
-    header    flags, options and fields: what a body's bytes mean
-    body      side bytes and chunks; or the raw content, deflated where that is shorter
+    entry     fields (what it restores to) and content: coded chunks, or raw bytes if coding would expand them
+    header    flags, options and fields: how to read the body
+    body      side bytes and chunks; or the raw content, deflated if that is shorter
 
 A single file is a header and a body (`single`); an archive lists the headers in directories (`directory`).
 The bytes are specified in docs/format.md.
@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
+from typing import NamedTuple
 
-from ardm.codec.format.fields import Fields, decode_fields, encode_fields
+from ardm.codec.format.fields import Fields, decode_fields, encode_fields, kind_code
 from ardm.codec.format.options import MODEL_BYTES, Options, decode_options, encode_options
 from ardm.codec.format.wire import Cursor, deflate, inflate, varint
 from ardm.errors import DamagedError, TooLargeError
@@ -21,49 +23,55 @@ from ardm.errors import DamagedError, TooLargeError
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The most that a reader accepts, checked before memory is taken."""
+    """Upper bounds on what a reader accepts, checked before memory is allocated.
+
+    >>> from ardm.codec.format.entries import Limits
+    >>> Limits(content_bytes=1000).check("content_bytes", 2000)
+    Traceback (most recent call last):
+    ardm.errors.TooLargeError: too large: 2000 content bytes, where the limit is 1000
+    """
 
     content_bytes: int = 2**30
-    """Of one entry, stored or restored; a text counts four bytes a character."""
+    """Bytes of one entry, stored or restored; a text counts four bytes per character."""
     chunks: int = 2**20
-    """Of one entry."""
+    """Chunks of one entry."""
     entries: int = 2**20
-    """Of one archive."""
+    """Entries of one archive."""
     directory_bytes: int = 2**26
-    """Of an archive's directory when inflated."""
+    """Bytes of an archive's inflated directory."""
 
     def check(self, name: str, stated: int) -> None:
-        """A TooLargeError where a file states more than the limit of that name."""
-        most: int = getattr(self, name)
-        if stated > most:
-            raise TooLargeError(f"too large: {stated} {name.replace('_', ' ')}, where the limit is {most}")
+        """A TooLargeError if a file states more than the named limit."""
+        limit: int = getattr(self, name)
+        if stated > limit:
+            raise TooLargeError(f"too large: {stated} {name.replace('_', ' ')}, where the limit is {limit}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Coded:
-    """Content under a model."""
+    """Content coded with a model."""
 
     options: Options
     chunks: tuple[bytes, ...]
-    """One payload or more: a text's chunks, an image's tiles."""
+    """At least one payload."""
     side: bytes = b""
-    """What the chunks leave out, such as escaped symbols."""
+    """Information that the chunks leave out, such as escaped symbols."""
 
     def __post_init__(self) -> None:
         if not self.chunks:
-            raise ValueError("coded content has one chunk or more, got none")
+            raise ValueError("coded content needs at least one chunk, got none")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Raw:
-    """Content as it is."""
+    """Content stored without a model."""
 
     content: bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One user's file."""
+    """The compressed form of one user's file."""
 
     fields: Fields
     content: Coded | Raw
@@ -72,9 +80,16 @@ class Entry:
         if isinstance(self.content, Raw) and not self.fields.fit(self.content.content):
             raise ValueError(f"{len(self.content.content)} bytes of raw content do not fit {self.fields}")
 
+    @cached_property
+    def packed(self) -> "Packed":
+        """The header and body that files store, made once."""
+        if isinstance(self.content, Coded):
+            return _pack_coded(self.fields, self.content)
+        return _pack_raw(self.fields, self.content.content)
+
 
 class Method(IntEnum):
-    """How a body holds the content."""
+    """How a body stores the content."""
 
     ONE_CHUNK = 0
     SEVERAL_CHUNKS = 1
@@ -84,13 +99,13 @@ class Method(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """What a body's bytes mean."""
+    """How to read a body."""
 
     fields: Fields
     method: Method
     has_side: bool = False
     options: Options | None = None
-    """None where content is raw; in a directory, also where the archive's own are meant."""
+    """None for raw content; in a directory also for the archive's shared options."""
 
     @property
     def raw(self) -> bool:
@@ -98,15 +113,21 @@ class Header:
         return self.method >= Method.STORED
 
 
-def or_raw(entry: Entry, content: bytes, file_of: Callable[[Entry], bytes]) -> Entry:
-    """The entry, or its raw content where that makes a file no longer."""
-    raw = Entry(fields=entry.fields, content=Raw(content=content))
-    return min(raw, entry, key=lambda one: len(file_of(one)))
+class Packed(NamedTuple):
+    """The header and body that files store for an entry."""
+
+    header: Header
+    body: bytes
+
+
+def coded_or_raw(entry: Entry, content: bytes, file_length: Callable[[Entry], int]) -> Entry:
+    """The coded entry, or its raw content if that file is no longer."""
+    return min(Entry(fields=entry.fields, content=Raw(content=content)), entry, key=file_length)
 
 
 @contextmanager
 def damage_in(what: str) -> Iterator[None]:
-    """DamagedErrors of the block, telling what is damaged."""
+    """Prefixes DamagedErrors with the name of the damaged thing."""
     try:
         yield
     except DamagedError as error:
@@ -120,76 +141,43 @@ _HAS_OPTIONS = 1 << 6
 _RESERVED = 1 << 7
 
 
-def encode_header(header: Header) -> bytes:
-    """The header in a single file: the model, and its options only where they are not the default."""
-    if header.options is None or not header.options.by_default:
-        return encode_listed_header(header)
-    return bytes([_flags(header)]) + header.options.model + encode_fields(header.fields)
+def encode_header(header: Header, *, is_listed: bool = False) -> bytes:
+    """The header as bytes.
 
-
-def decode_header(cursor: Cursor) -> Header:
-    """The header of a single file."""
-    flags = _decode_flags(cursor)
-    header = _decode_rest(flags, cursor, needs_model=True)
-    if flags & _HAS_OPTIONS and header.options is not None and header.options.by_default:
-        raise DamagedError("it states default options")
-    return header
-
-
-def encode_listed_header(header: Header) -> bytes:
-    """The header in a directory: options whole or, where they are the archive's, not at all."""
+    A single file states the model, and the other options if they are not the defaults. A directory (`is_listed`) states
+    all options, or none if they are the archive's.
+    """
+    flags = kind_code(header.fields) | header.method << 3 | (_HAS_SIDE if header.has_side else 0)
     if header.options is None:
-        return bytes([_flags(header)]) + encode_fields(header.fields)
-    return bytes([_flags(header) | _HAS_OPTIONS]) + encode_options(header.options) + encode_fields(header.fields)
+        options = b""
+    elif is_listed or not header.options.is_default:
+        flags, options = flags | _HAS_OPTIONS, encode_options(header.options)
+    else:
+        options = header.options.model
+    return bytes([flags]) + options + encode_fields(header.fields)
 
 
-def decode_listed_header(cursor: Cursor) -> Header:
-    """The header in a directory; options None where they are the archive's."""
-    return _decode_rest(_decode_flags(cursor), cursor, needs_model=False)
-
-
-def _flags(header: Header) -> int:
-    return header.fields.code | header.method << 3 | (_HAS_SIDE if header.has_side else 0)
-
-
-def _decode_flags(cursor: Cursor) -> int:
+def decode_header(cursor: Cursor, *, is_listed: bool = False) -> Header:
+    """The header that comes next; in a directory its options are None if they are the archive's."""
     flags = cursor.byte()
-    forbidden = _RESERVED | (_HAS_SIDE | _HAS_OPTIONS if _method(flags) >= Method.STORED else 0)
-    if flags & forbidden:
+    method, has_options = Method(flags >> 3 & 3), bool(flags & _HAS_OPTIONS)
+    is_raw = method >= Method.STORED
+    if flags & (_RESERVED | (_HAS_SIDE | _HAS_OPTIONS if is_raw else 0)):
         raise DamagedError(f"its flags have no meaning: {flags:#04x}")
-    return flags
-
-
-def _decode_rest(flags: int, cursor: Cursor, needs_model: bool) -> Header:
-    options, method = None, _method(flags)
-    if flags & _HAS_OPTIONS:
-        options = decode_options(cursor)
-    elif needs_model and method < Method.STORED:
+    options = decode_options(cursor) if has_options else None
+    if options is None and not is_raw and not is_listed:
         options = Options(model=cursor.take(MODEL_BYTES))
     fields = decode_fields(flags & 7, cursor)
+    if has_options and not is_listed and options is not None and options.is_default:
+        raise DamagedError("it states default options")
     return Header(fields=fields, method=method, has_side=bool(flags & _HAS_SIDE), options=options)
-
-
-def _method(flags: int) -> Method:
-    return Method(flags >> 3 & 3)
 
 
 # Bodies
 
 
-def pack(entry: Entry) -> tuple[Header, bytes]:
-    """The header and the body of an entry."""
-    if isinstance(entry.content, Coded):
-        return _pack_coded(entry.fields, entry.content)
-    content = entry.content.content
-    deflated = deflate(content)
-    if len(deflated) < len(content):
-        return Header(fields=entry.fields, method=Method.DEFLATED), deflated
-    return Header(fields=entry.fields, method=Method.STORED), content
-
-
 def unpack(header: Header, body: bytes, limits: Limits) -> Entry:
-    """The entry of a header and a body; a DamagedError or TooLargeError before more than the body is in memory."""
+    """The entry of a header and a body; DamagedErrors and TooLargeErrors come before large memory is allocated."""
     limits.check("content_bytes", header.fields.content_bytes)
     if not header.raw:
         return Entry(fields=header.fields, content=_unpack_coded(header, Cursor(body), limits))
@@ -199,23 +187,30 @@ def unpack(header: Header, body: bytes, limits: Limits) -> Entry:
     return Entry(fields=header.fields, content=Raw(content=content))
 
 
-def _pack_coded(fields: Fields, content: Coded) -> tuple[Header, bytes]:
+def _pack_raw(fields: Fields, content: bytes) -> Packed:
+    deflated = deflate(content)
+    if len(deflated) < len(content):
+        return Packed(Header(fields=fields, method=Method.DEFLATED), deflated)
+    return Packed(Header(fields=fields, method=Method.STORED), content)
+
+
+def _pack_coded(fields: Fields, content: Coded) -> Packed:
     chunks, side = content.chunks, content.side
     method = Method.ONE_CHUNK if len(chunks) == 1 else Method.SEVERAL_CHUNKS
     parts = [varint(len(side)), side] if side else []
     if method is Method.SEVERAL_CHUNKS:
         parts += [varint(len(chunks)), *(varint(len(chunk)) for chunk in chunks[:-1])]
     header = Header(fields=fields, method=method, has_side=bool(side), options=content.options)
-    return header, b"".join([*parts, *chunks])
+    return Packed(header, b"".join([*parts, *chunks]))
 
 
 def _unpack_coded(header: Header, body: Cursor, limits: Limits) -> Coded:
     if header.options is None:
         raise DamagedError("the model it was made with is lost")
-    side = body.take(body.varint(least=1)) if header.has_side else b""
+    side = body.take(body.varint(minimum=1)) if header.has_side else b""
     lengths: list[int] = []
     if header.method is Method.SEVERAL_CHUNKS:
-        num_chunks = body.varint(least=2)
+        num_chunks = body.varint(minimum=2)
         limits.check("chunks", num_chunks)
         lengths = [body.varint() for _ in range(num_chunks - 1)]
     chunks = [body.take(length) for length in lengths]

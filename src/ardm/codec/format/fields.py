@@ -1,4 +1,4 @@
-"""Fields: what an entry restores to, told in a few small numbers. One class a kind of media."""
+"""Fields: what an entry restores to, in a few small numbers; one class per kind of content."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
@@ -15,48 +15,30 @@ _MODES: tuple[ImageMode, ...] = get_args(ImageMode)
 
 
 class _Fields:
-    """What the kinds have in common."""
+    """The base of all kinds."""
 
     kind: ClassVar[str]
 
     @property
-    def code(self) -> int:
-        """The number of the kind in files."""
-        raise NotImplementedError
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """The numbers that files hold, in their order."""
-        raise NotImplementedError
-
-    @property
     def content_bytes(self) -> int:
-        """The number of bytes of raw content; of a text, the most."""
+        """The size of the raw content in bytes; for a text an upper bound."""
         raise NotImplementedError
 
     def fit(self, raw: bytes) -> bool:
-        """Whether raw content is of the stated size."""
+        """Whether raw content has the stated size."""
         return len(raw) == self.content_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextFields(_Fields):
-    """A text of Unicode characters; its raw content is UTF-8."""
+    """A Unicode text; its raw content is UTF-8."""
 
     kind = "text"
     length: int
-    """In characters."""
+    """Number of characters."""
 
     def __post_init__(self) -> None:
         check_range("a text's length", self.length, 0, MAX_LENGTH)
-
-    @property
-    def code(self) -> int:
-        return 0
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        return (self.length,)
 
     @property
     def content_bytes(self) -> int:
@@ -71,7 +53,7 @@ class TextFields(_Fields):
 
 @dataclass(frozen=True, kw_only=True)
 class BytesFields(_Fields):
-    """Bytes of any meaning."""
+    """Arbitrary bytes."""
 
     kind = "bytes"
     length: int
@@ -80,21 +62,13 @@ class BytesFields(_Fields):
         check_range("a number of bytes", self.length, 0, MAX_LENGTH)
 
     @property
-    def code(self) -> int:
-        return 1
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        return (self.length,)
-
-    @property
     def content_bytes(self) -> int:
         return self.length
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFields(_Fields):
-    """An image of 8-bit values; its raw content goes row by row, pixel by pixel, channel by channel."""
+    """An image of 8-bit values; its raw content is ordered by row, then pixel, then channel."""
 
     kind = "image"
     width: int
@@ -108,16 +82,8 @@ class ImageFields(_Fields):
             raise ValueError(f"an image's mode is one of {', '.join(_MODES)}, got {self.mode}")
 
     @property
-    def code(self) -> int:
-        return 2 + _MODES.index(self.mode)
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        return (self.width, self.height)
-
-    @property
     def num_channels(self) -> int:
-        """One for each letter of the mode."""
+        """Number of channels: one per letter of the mode."""
         return len(self.mode)
 
     @property
@@ -127,28 +93,20 @@ class ImageFields(_Fields):
 
 @dataclass(frozen=True, kw_only=True)
 class SoundFields(_Fields):
-    """Sound of 16-bit values; its raw content goes sample by sample, channel by channel, the low byte first."""
+    """A sound of 16-bit values; its raw content is ordered by sample, then channel, low byte first."""
 
     kind = "sound"
     num_samples: int
-    """Of each channel."""
+    """Samples per channel."""
     num_channels: int
     """1 or 2."""
     sample_rate: int
-    """Samples a second."""
+    """Samples per second."""
 
     def __post_init__(self) -> None:
         check_range("a sound's number of samples", self.num_samples, 0, MAX_LENGTH)
         check_range("a sound's number of channels", self.num_channels, 1, 2)
         check_range("a sample rate", self.sample_rate, 1, MAX_RATE)
-
-    @property
-    def code(self) -> int:
-        return 5 + self.num_channels
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        return (self.num_samples, self.sample_rate)
 
     @property
     def content_bytes(self) -> int:
@@ -158,13 +116,32 @@ class SoundFields(_Fields):
 Fields = TextFields | BytesFields | ImageFields | SoundFields
 
 
+def kind_code(fields: Fields) -> int:
+    """The number of the kind in files, 0..7."""
+    match fields:
+        case TextFields():
+            return 0
+        case BytesFields():
+            return 1
+        case ImageFields():
+            return 2 + _MODES.index(fields.mode)
+        case SoundFields():
+            return 5 + fields.num_channels
+
+
 def encode_fields(fields: Fields) -> bytes:
-    """The fields' numbers; the kind's code travels in the flags."""
-    return b"".join(varint(number) for number in fields.numbers)
+    """The fields' numbers; the kind's code is stored in the flags."""
+    match fields:
+        case TextFields() | BytesFields():
+            return varint(fields.length)
+        case ImageFields():
+            return varint(fields.width) + varint(fields.height)
+        case SoundFields():
+            return varint(fields.num_samples) + varint(fields.sample_rate)
 
 
 def decode_fields(code: int, cursor: Cursor) -> Fields:
-    """The fields of the kind with that code, 0..7, from the numbers that come next."""
+    """The fields of the kind with a code, from the numbers that come next."""
     if code == 0:
         return TextFields(length=cursor.varint(0, MAX_LENGTH))
     if code == 1:
@@ -176,7 +153,7 @@ def decode_fields(code: int, cursor: Cursor) -> Fields:
     return SoundFields(num_samples=num_samples, num_channels=code - 5, sample_rate=sample_rate)
 
 
-def check_range(what: str, number: int, least: int, most: int) -> None:
-    """A ValueError unless the number lies in least..most."""
-    if not least <= number <= most:
-        raise ValueError(f"{what} must lie in {least}..{most}, got {number}")
+def check_range(what: str, number: int, minimum: int, maximum: int) -> None:
+    """A ValueError unless the number lies in minimum..maximum."""
+    if not minimum <= number <= maximum:
+        raise ValueError(f"{what} must lie in {minimum}..{maximum}, got {number}")

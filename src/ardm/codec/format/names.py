@@ -1,16 +1,16 @@
-"""Names of an archive's entries: relative POSIX paths that stay inside the folder they are restored to."""
+"""Names of archive entries: relative POSIX paths that stay inside the folder they are restored to."""
 
 import re
 
 MAX_NAME_BYTES = 1024
-"""In UTF-8."""
+"""Length of an encoded name."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _DRIVE = re.compile(r"[A-Za-z]:")
 
 
 def name_problem(name: str) -> str | None:
-    """Why a name cannot be an entry's; None if it can."""
+    """Why an entry cannot have a name; None if it can."""
     if not 1 <= len(name.encode(errors="replace")) <= MAX_NAME_BYTES:
         return f"it must take 1..{MAX_NAME_BYTES} bytes"
     if any("\ud800" <= character <= "\udfff" for character in name):

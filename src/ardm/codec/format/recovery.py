@@ -1,9 +1,9 @@
-"""What is left of an archive whose last trailer or index is damaged or was never written.
+"""Recovery of an archive whose last trailer or index is damaged or was never written.
 
-The file is read once from the front for the markers of groups and indices. A block counts if its check holds at its
-place. Where bodies end at the next block, or at the end of the file, they are passed over; otherwise (a cut, a
-damaged block) the search goes on inside them. The last index whose check holds, and the groups after it, tell what is
-there. Later groups overrule earlier ones: after a crash and a new attempt the file may hold both.
+The file is scanned once for the markers of groups and indices; blocks with a wrong checksum are ignored. Bodies that
+end at the next block or at the end of the file are skipped; otherwise (a cut, a damaged block) the scan continues
+inside them. The entries are those of the last valid index and of the groups after it. Later groups override earlier
+ones: after a crash and a new attempt the file may hold both.
 """
 
 import re
@@ -14,7 +14,7 @@ from ardm.codec.format.blocks import (
     INDEX,
     Block,
     Index,
-    Source,
+    RangeReader,
     decode_group,
     decode_index,
     read_archive_header,
@@ -27,12 +27,12 @@ from ardm.errors import DamagedError, TooLargeError
 
 _MARKER = re.compile(b"|".join(map(re.escape, (GROUP, INDEX))))
 _WINDOW = 2**20
-_MOST_READS = 16
-"""Times the file's length: enough for any archive, and a bound for one made to waste time."""
+_MAX_READS = 16
+"""Bytes read per byte of the file: enough for any archive, and a bound for one made to waste time."""
 
 
-def recover(source: Source, limits: Limits) -> Index:
-    """An index of the entries that blocks still describe; a DamagedError if no block is left."""
+def recover(source: RangeReader, limits: Limits) -> Index:
+    """An index of the entries that valid blocks describe; a DamagedError if there is no valid block."""
     blocks = list(_blocks(source, limits))
     if not blocks:
         raise DamagedError("the archive is damaged: neither its index nor any group of entries is left")
@@ -46,23 +46,23 @@ def recover(source: Source, limits: Limits) -> Index:
     return Index(options=index.options, listings=tuple(_without_overlaps(whole)))
 
 
-def _last_index(source: Source, blocks: list[Block], limits: Limits) -> tuple[Index, list[Block]]:
-    """The last index, which lists all that lies before it, and the groups after it; an empty one if none is left."""
+def _last_index(source: RangeReader, blocks: list[Block], limits: Limits) -> tuple[Index, list[Block]]:
+    """The last valid index, or an empty one, and the groups after it."""
     for place in reversed(range(len(blocks))):
         if blocks[place].marker == INDEX:
             return decode_index(blocks[place], limits), blocks[place + 1 :]
     return Index(options=_header_options(source), listings=()), blocks
 
 
-def _header_options(source: Source) -> Options | None:
+def _header_options(source: RangeReader) -> Options | None:
     try:
         return read_archive_header(source)
     except DamagedError:
-        return None  # entries that share them will say that the model is lost
+        return None  # reading an entry that shares them reports that its model is lost
 
 
-def _blocks(source: Source, limits: Limits) -> Iterator[Block]:
-    """The groups and indices whose checks hold, in the order of the file."""
+def _blocks(source: RangeReader, limits: Limits) -> Iterator[Block]:
+    """The valid groups and indices in the order of the file."""
     resume = 0
     for offset in _markers(source):
         if offset < resume:
@@ -77,15 +77,15 @@ def _blocks(source: Source, limits: Limits) -> Iterator[Block]:
         yield block
 
 
-def _markers(source: Source) -> Iterator[int]:
-    """The offsets of all bytes that look like the start of a block."""
+def _markers(source: RangeReader) -> Iterator[int]:
+    """The offsets of all bytes that may begin a block."""
     for start in range(0, source.length, _WINDOW):
         window = source.read_up_to(start, _WINDOW + len(GROUP) - 1)
         yield from (start + match.start() for match in _MARKER.finditer(window))
 
 
-def _end_of_bodies(source: Source, block: Block, limits: Limits) -> int:
-    """Where the search goes on after a block: behind its bodies if they are all there."""
+def _end_of_bodies(source: RangeReader, block: Block, limits: Limits) -> int:
+    """The offset at which to resume the scan: after a block's bodies if they are complete."""
     if block.marker == INDEX:
         return block.end
     end = block.end + total_length(block.content, limits)
@@ -93,13 +93,13 @@ def _end_of_bodies(source: Source, block: Block, limits: Limits) -> int:
     return end if whole else block.end
 
 
-def _check_effort(source: Source) -> None:
-    if source.num_read > _MOST_READS * source.length:
+def _check_effort(source: RangeReader) -> None:
+    if source.num_read > _MAX_READS * source.length:
         raise DamagedError("the archive is damaged: it holds more false blocks than any archive should")
 
 
 def _without_overlaps(aged: Iterable[tuple[int, Listing]]) -> list[Listing]:
-    """The listings in the order of their places; of two that share bytes, the one of the later block."""
+    """The listings ordered by offset; of two that overlap, the one in the later block."""
     kept: list[tuple[int, Listing]] = []
     for age, listing in sorted(aged, key=lambda pair: (pair[1].offset, pair[1].end)):
         while kept and kept[-1][1].end > listing.offset and kept[-1][0] < age:

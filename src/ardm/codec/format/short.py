@@ -1,9 +1,9 @@
-"""A short file: one item of exactly the model's own shape, coded in the model's own way.
+"""Short files: one item of exactly the model's shape, coded with the model's default options.
 
     half a byte B | the first 3 hexadecimal digits of the model's identity | payload | CRC-16
 
-The model tells what it restores to, so that 4 bytes are enough besides the payload. Version 1 began with a byte AC and
-4 digits. Specified in docs/format.md.
+The model determines what the file restores to, so it takes only 4 bytes besides the payload. Version 1 began with a
+byte AC and 4 digits. The bytes are specified in docs/format.md.
 """
 
 from binascii import crc_hqx
@@ -18,11 +18,13 @@ SHORT_DIGITS = 3
 _MAGIC, _FIRST_MAGIC = "b", "ac"
 _START_BYTES, _FIRST_START_BYTES = 2, 3
 _CHECK_BYTES = 2
+SHORT_EXTRA_BYTES = _START_BYTES + _CHECK_BYTES
+"""Bytes of a short file besides its payload."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Short:
-    """What a short file holds."""
+    """The content of a short file."""
 
     model: str
     """The first hexadecimal digits of the model's identity."""
@@ -31,23 +33,23 @@ class Short:
 
     def __post_init__(self) -> None:
         if not self.payload:
-            raise ValueError("a payload is never empty")
+            raise ValueError("a short file needs a payload, got an empty one")
 
 
 def is_short(start: bytes) -> bool:
-    """Whether a file that starts so is a short one."""
+    """Whether the first bytes of a file may be those of a short one."""
     return start[:1].hex().startswith((_MAGIC, _FIRST_MAGIC))
 
 
 def write_short(short: Short) -> bytes:
-    """The file, in the newest version."""
+    """The short file, in the newest version."""
     check_range("the digits of a short file's model", len(short.model), SHORT_DIGITS, SHORT_DIGITS)
     content = bytes.fromhex(_MAGIC + short.model) + short.payload
     return content + _check(content)
 
 
 def read_short(data: bytes) -> Short:
-    """What a file holds; a DamagedError where it is none."""
+    """The content of a short file; a DamagedError if it is not one."""
     with damage_in("the file"):
         content, is_first = data[:-_CHECK_BYTES], data[:1].hex() == _FIRST_MAGIC
         magic, size = (_FIRST_MAGIC, _FIRST_START_BYTES) if is_first else (_MAGIC, _START_BYTES)

@@ -1,4 +1,4 @@
-"""Numbers, checks and deflated parts, as the files hold them: little endian, each value in one form only.
+"""Numbers, checksums and deflated parts in files: little endian, each value in one form only.
 
 A varint is an unsigned LEB128: seven bits a byte, the lowest first, bit 7 set on every byte but the last. Only the
 shortest form is read, and nothing above 64 bits.
@@ -25,17 +25,17 @@ def varint(number: int) -> bytes:
 
 
 def uint32(number: int) -> bytes:
-    """Four bytes, the lowest first."""
+    """A number as four little-endian bytes."""
     return number.to_bytes(4, "little")
 
 
 def uint64(number: int) -> bytes:
-    """Eight bytes, the lowest first."""
+    """A number as eight little-endian bytes."""
     return number.to_bytes(8, "little")
 
 
 def check_of(*parts: bytes) -> int:
-    """The CRC-32 (zlib's) of the parts, one after the other."""
+    """The CRC-32 (as in zlib) of the concatenated parts."""
     check = 0
     for part in parts:
         check = zlib.crc32(part, check)
@@ -43,7 +43,7 @@ def check_of(*parts: bytes) -> int:
 
 
 class Cursor:
-    """Bytes read from the front; a DamagedError where they end too soon or hold what they must not."""
+    """Reads bytes from the front; a DamagedError if they end too soon or hold an invalid value."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -51,7 +51,7 @@ class Cursor:
 
     @property
     def remaining(self) -> int:
-        """The number of bytes not read yet."""
+        """The number of unread bytes."""
         return len(self._data) - self._position
 
     def take(self, num_bytes: int) -> bytes:
@@ -62,19 +62,19 @@ class Cursor:
         return self._data[start : self._position]
 
     def rest(self) -> bytes:
-        """All bytes not read yet."""
+        """All unread bytes."""
         return self.take(self.remaining)
 
-    def byte(self, most: int = 0xFF) -> int:
-        """The next byte, 0..most."""
-        return _in_range(self.take(1)[0], 0, most)
+    def byte(self, maximum: int = 0xFF) -> int:
+        """The next byte, 0..maximum."""
+        return _in_range(self.take(1)[0], 0, maximum)
 
     def uint32(self) -> int:
         """The next four bytes as a number."""
         return int.from_bytes(self.take(4), "little")
 
-    def varint(self, least: int = 0, most: int = MAX_VARINT) -> int:
-        """The next number, least..most."""
+    def varint(self, minimum: int = 0, maximum: int = MAX_VARINT) -> int:
+        """The next varint, minimum..maximum."""
         number, shift = 0, 0
         while (byte := self.take(1)[0]) > 0x7F:
             number |= (byte & 0x7F) << shift
@@ -83,7 +83,7 @@ class Cursor:
                 raise DamagedError("a number of more than 64 bits")
         if byte == 0 and shift:
             raise DamagedError("a number that is not in its shortest form")
-        return _in_range(number | byte << shift, least, most)
+        return _in_range(number | byte << shift, minimum, maximum)
 
     def finish(self) -> None:
         """A DamagedError unless every byte has been read."""
@@ -91,9 +91,9 @@ class Cursor:
             raise DamagedError(f"{self.remaining} bytes too many")
 
 
-def _in_range(number: int, least: int, most: int) -> int:
-    if not least <= number <= most:
-        raise DamagedError(f"a number lies outside {least}..{most}: {number}")
+def _in_range(number: int, minimum: int, maximum: int) -> int:
+    if not minimum <= number <= maximum:
+        raise DamagedError(f"a number lies outside {minimum}..{maximum}: {number}")
     return number
 
 
@@ -103,13 +103,13 @@ def deflate(data: bytes) -> bytes:
     return coder.compress(data) + coder.flush()
 
 
-def inflate(data: bytes, most: int) -> bytes:
-    """What a raw deflate stream holds, at most that many bytes; the stream ends where the data ends."""
+def inflate(data: bytes, max_bytes: int) -> bytes:
+    """The content of a raw deflate stream that ends with the data; a DamagedError if it has more than `max_bytes`."""
     decoder = zlib.decompressobj(-zlib.MAX_WBITS)
     try:
-        content = decoder.decompress(data, most + 1)  # one more: the end is seen, and an excess too
+        content = decoder.decompress(data, max_bytes + 1)  # one more, to reach the end and notice any excess
     except zlib.error as error:
         raise DamagedError(f"a deflated part cannot be restored: {error}") from None
-    if len(content) > most or not decoder.eof or decoder.unused_data:
+    if len(content) > max_bytes or not decoder.eof or decoder.unused_data:
         raise DamagedError("a deflated part does not have its stated size")
     return content

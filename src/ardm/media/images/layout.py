@@ -70,7 +70,7 @@ class ImageLayout(Layout[ImageFields]):
         if colours.shape[2] == 3 and (colours == colours[:, :, :1]).all():
             side = bytes([EQUAL_CHANNELS | (side[0] if side else NO_ALPHA)]) + side[1:]
             colours = colours[:, :, :1]
-        return Placement(canvases=self._canvases(colours), side=side)
+        return Placement(content=content, canvases=self._canvases(colours), side=side)
 
     def _canvases(self, colours: UInt8[np.ndarray, "H W C"]) -> list[Canvas]:
         if self._num_channels == 1:

@@ -46,9 +46,9 @@ class SoundLayout(Layout[SoundFields]):
         """A canvas for each channel that differs from the others."""
         left, *others = frames_of(content).T
         if not others:
-            return Placement(canvases=[_canvas(left)])
+            return Placement(content=content, canvases=[_canvas(left)])
         side, right = _cheapest(left, others[0])
-        return Placement(canvases=[_canvas(channel) for channel in (left, *right)], side=side)
+        return Placement(content=content, canvases=[_canvas(channel) for channel in (left, *right)], side=side)
 
     def sizes(self, fields: SoundFields, side: bytes) -> list[Shape]:
         """One canvas, or two."""

@@ -37,7 +37,7 @@ class BytesLayout(Layout[BytesFields]):
 
     def place(self, content: Content) -> Placement:
         """The bytes themselves."""
-        return Placement(canvases=[Canvas(values=np.frombuffer(content.raw, np.uint8))])
+        return Placement(content=content, canvases=[Canvas(values=np.frombuffer(content.raw, np.uint8))])
 
     def sizes(self, fields: BytesFields, side: bytes) -> list[Shape]:
         """One canvas."""
@@ -72,9 +72,11 @@ class TextLayout(Layout[TextFields]):
         classes = self._class_of[np.minimum(codes, len(self._class_of) - 1)]
         unknown = (classes < 0) | (codes >= len(self._class_of))
         if not unknown.any():
-            return Placement(canvases=[Canvas(values=classes)])
+            return Placement(content=content, canvases=[Canvas(values=classes)])
         side = encode_escapes(np.flatnonzero(unknown), codes[unknown])
-        return Placement(canvases=[Canvas(values=np.where(unknown, 0, classes), hidden=unknown)], side=side)
+        return Placement(
+            content=content, canvases=[Canvas(values=np.where(unknown, 0, classes), hidden=unknown)], side=side
+        )
 
     def sizes(self, fields: TextFields, side: bytes) -> list[Shape]:
         """One canvas."""
