@@ -109,7 +109,7 @@ def test_a_run_moves_to_processes_that_share_weights_out_and_back(tmp_path):
     train_in_one(tmp_path / "one", "--steps", "6", "--resume", *LOGGED)
     output = train_in_two(tmp_path / "moved", "--fsdp", "--steps", "6", "--resume", *LOGGED)
     assert output.returncode == 0, output.stderr
-    assert "by 2 processes that share weights out on cpu" in output.stderr
+    assert "by 2 processes that shard the weights on cpu" in output.stderr
     assert_alike(tmp_path / "one", tmp_path / "moved")
     assert (tmp_path / "moved" / "model.safetensors").stat().st_size == (
         tmp_path / "one" / "model.safetensors"
@@ -144,7 +144,7 @@ def test_a_process_that_leaves_is_not_aborted_by_tensors_still_under_way(tmp_pat
 
 def test_weights_are_shared_out_by_torchrun_alone(tmp_path, capsys):
     assert main(arguments(tmp_path / "run", "--fsdp")) == 2
-    assert "--fsdp shares weights out among the processes of torchrun" in capsys.readouterr().err
+    assert "--fsdp shards weights across the processes of torchrun" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flags", [["--passes", "3"], ["--calls", "5"], ["--order", "raster"]], ids=" ".join)
