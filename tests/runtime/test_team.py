@@ -208,7 +208,7 @@ def test_a_process_that_has_lost_another_is_not_ended_before_it_has_said_so(monk
 def test_a_lost_process_is_told_in_a_line():
     reason = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [::1]:4000\nmore"
     told = str(LostProcessError(2, reason))
-    assert "cannot go on without it (Connection closed by peer [::1]:4000); a training goes on" in told
+    assert "cannot go on without it (Connection closed by peer [::1]:4000); resume a training" in told
 
 
 def test_a_process_alone_is_a_team():
