@@ -1,5 +1,5 @@
-# make demo: what the models in the box do, without a GPU, with a report to look at (a few minutes on 2 cores).
-# make test: lint, types and the test suite. Both make their own environment in .venv.
+# make demo: what the bundled models do, without a GPU, with a report to look at (a few minutes on 2 cores).
+# make test: lint, types and the test suite. make docs: the documentation, in site/. All make their own environment in .venv.
 
 PYTHON ?= python3
 VENV := .venv
