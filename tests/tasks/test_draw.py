@@ -14,7 +14,7 @@ from ardm.runtime.device import Runtime
 from ardm.runtime.team import Team
 from ardm.sample import batch_generator, sample_chain, sample_items
 from ardm.schedule import uniform_schedule
-from ardm.tasks.draw import DrawOptions, calls_to_keep, draw, draw_baseline
+from ardm.tasks.draw import DrawOptions, calls_to_keep, draw
 from ardm.tasks.load import LoadedModel, with_diffusion_steps
 
 CPU = Runtime.choose("cpu")
@@ -72,11 +72,11 @@ def test_processes_share_the_batches(loaded, monkeypatch):
 
 def test_baselines_are_drawn_by_the_same_driver(loaded):
     baseline = with_diffusion_steps(loaded, 4)
-    drawn = draw_baseline(baseline, DrawOptions(num_items=3, batch_size=2, num_states=2))
+    drawn = draw(baseline, options=DrawOptions(num_items=3, batch_size=2, num_states=2))
     assert drawn.calls == [1, 4]
     assert drawn.samples.shape == (3, 16)
     assert (drawn.samples < baseline.trained.model.num_classes).all()
-    again = draw_baseline(baseline, DrawOptions(num_items=3, batch_size=2))
+    again = draw(baseline, options=DrawOptions(num_items=3, batch_size=2))
     assert np.array_equal(drawn.samples, again.samples)
 
 

@@ -160,7 +160,7 @@ class Sample(SamplerFlags):
             self.draw(loaded.for_shape(medium.shape(self.size)), medium)
 
     def _draw_baseline(self, loaded: "LoadedBaseline", medium: "Medium") -> None:
-        from ardm.tasks.draw import draw_baseline
+        from ardm.tasks.draw import draw
         from ardm.tasks.load import with_diffusion_steps
 
         if self.order != "random" or self.size is not None or self.top_p < 1 or self.temperature != 1:
@@ -169,7 +169,7 @@ class Sample(SamplerFlags):
             )
         if self.calls is not None:
             loaded = with_diffusion_steps(loaded, self.calls)
-        self.write(partial(draw_baseline, loaded), loaded.trained.model.num_calls, medium, loaded.runtime)
+        self.write(partial(draw, loaded, None), loaded.trained.model.num_calls, medium, loaded.runtime)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,12 +78,14 @@ DEFAULTS = DrawOptions()
 
 
 def draw(
-    loaded: LoadedModel,
+    loaded: LoadedModel | LoadedBaseline,
     schedule: Schedule | None = None,
     options: DrawOptions = DEFAULTS,
     gaps: GappedItem | None = None,
 ) -> Drawn:
     """Items of a model; by default with one variable per call. With gaps, the rest of each item is given.
+
+    A baseline is sampled as it was trained: schedule, order, temperature and top-p do not matter.
 
     >>> import ardm
     >>> from ardm.tasks.draw import DrawOptions, draw
@@ -92,7 +94,13 @@ def draw(
     >>> drawn.calls, drawn.samples.shape
     ([1, 3, 5], (2, 250))
     """
-    model, runtime = loaded.ardm, loaded.runtime
+    runtime = loaded.runtime
+    if isinstance(loaded, LoadedBaseline):
+        baseline = loaded.trained.model
+        with runtime.autocast():
+            start = partial(_baseline_chain, baseline)
+            return _draw_batches(start, baseline.num_calls, baseline.shape, runtime, options)
+    model = loaded.ardm
     if options.top_p < 1 and isinstance(model.parametrization, LogisticMixtureParametrization):
         raise UsageError("top-p needs a list of classes, which logistic mixtures do not have; use the temperature")
     schedule = schedule or make_schedule(loaded.trained)
@@ -102,21 +110,8 @@ def draw(
         return _draw_batches(start, schedule.num_calls, model.shape, runtime, options)
 
 
-def draw_baseline(loaded: LoadedBaseline, options: DrawOptions = DEFAULTS) -> Drawn:
-    """Items of a baseline, which are drawn as it was trained: order, temperature and top-p do not matter.
-
-    >>> from ardm.tasks.draw import draw_baseline
-    >>> from ardm.tasks.load import load, with_diffusion_steps
-    >>> draw_baseline(with_diffusion_steps(load("text"), 3)).calls
-    [3]
-    """
-    model, runtime = loaded.trained.model, loaded.runtime
-
-    def start(num_items: int, generator: torch.Generator) -> Iterator[Look]:
-        return (state.cpu for state in methods.sample_chain(model, num_items, generator))
-
-    with runtime.autocast():
-        return _draw_batches(start, model.num_calls, model.shape, runtime, options)
+def _baseline_chain(model: methods.Baseline, num_items: int, generator: torch.Generator) -> Iterator[Look]:
+    return (state.cpu for state in methods.sample_chain(model, num_items, generator))
 
 
 def chain(

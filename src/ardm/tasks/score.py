@@ -11,7 +11,6 @@ from torch import Tensor
 
 from ardm.baselines import methods
 from ardm.checkpoint import AnyTrained
-from ardm.codec.format.options import OrderChoice
 from ardm.data.corpus import Split, spread
 from ardm.likelihood import Estimate, bound, exact_bits, mean_bits, schedule_bits_bound, variable_bits
 from ardm.media import medium_of
@@ -40,7 +39,7 @@ def score(
     loaded: LoadedModel | LoadedBaseline,
     x: Int[Tensor, "N D"],
     schedule: Schedule | None = None,
-    order: str | OrderChoice = "random",
+    order: str = "random",
     words: str | None = None,
     options: ScoreOptions = DEFAULTS,
 ) -> Estimate:

@@ -91,7 +91,6 @@ class Filling:
         }
 
     def _bits(self, job: Job, schedule: Schedule, samples: States) -> list[list[float]] | None:
-        """The bits of each filled character when its turn came; None if they are not computed."""
         if num_passes(self.model) == 1:
             return None
         return text_bits(self.model, job, samples, self.gaps, schedule, self.options)
