@@ -189,7 +189,7 @@ def test_bad_usage(run, capsys, tmp_path, monkeypatch, arguments, message):
         (["eval", "run", "text.txt"], "cannot be read as an image"),
         (["eval", "run", "none"], "there is no folder none"),
         (["infill", "run", "none.png", "-o", "s.png", "--mask", "0,0,1,1"], "cannot be read as an image"),
-        (["infill", "run", "half.png", "-o", "s.png"], "is half transparent in places"),
+        (["infill", "run", "half.png", "-o", "s.png"], "has partly transparent pixels"),
         (["infill", "run", "image.png", "-o", "s.png", "--mask", "deep.png"], "deep.png has samples of 16 bits"),
         (["infill", "run", "image.png", "-o", "s.png", "--mask", "deep.pgm"], "deep.pgm has samples up to 65535"),
         (

@@ -10,7 +10,7 @@ from invoke import fails, output
 from ardm.cli.main import main
 from ardm.data.images import read_image
 from ardm.data.sound_files import write_wav
-from ardm.data.sounds import read_audio
+from ardm.data.sounds import read_clip
 from ardm.errors import UsageError
 from ardm.media.sounds.medium import time_ranges
 from ardm.media.sounds.spectrograms import Panel, draw_spectrograms
@@ -83,14 +83,14 @@ def test_clips_left_out_are_told_when_training_and_scoring(run, capsys, tmp_path
 def test_samples_are_sound_or_pictures(run, capsys, tmp_path):
     base = ["sample", str(run / "run"), "--calls", "5", "--seed", "4", "-o"]
     output(capsys, [*base, str(tmp_path / "one.wav")])
-    clip = read_audio(tmp_path / "one.wav")
+    clip = read_clip(tmp_path / "one.wav")
     assert (len(clip.samples), clip.rate) == (64, RATE)
     output(capsys, [*base, str(tmp_path / "long.wav"), "--size", "0.9"])
-    assert len(read_audio(tmp_path / "long.wav").samples) == 90
+    assert len(read_clip(tmp_path / "long.wav").samples) == 90
     output(capsys, [*base, str(tmp_path / "two.wav"), "-n", "2"])
     assert {f.name for f in tmp_path.glob("two*")} == {"two-1.wav", "two-2.wav"}
     output(capsys, [*base, str(tmp_path / "two.png"), "-n", "2"])
-    sounds = [read_audio(tmp_path / f"two-{i}.wav").samples for i in (1, 2)]
+    sounds = [read_clip(tmp_path / f"two-{i}.wav").samples for i in (1, 2)]
     panels = [Panel(sound=sound, title=f"sample {i}") for i, sound in enumerate(sounds, 1)]
     assert np.array_equal(read_image(tmp_path / "two.png", 3), draw_spectrograms(panels, 2, RATE))
     values = json.loads(output(capsys, [*base[:-1], "--json"]))
@@ -137,7 +137,7 @@ def test_infill_keeps_what_is_given(run, capsys, tmp_path, name):
     sound = save(tmp_path / "sound.wav", 120)
     flags = ["--mask", "0.25:0.5,1:1.2", "--calls", "8", "-o", str(tmp_path / "filled.wav")]
     output(capsys, ["infill", str(run / name), str(sound), *flags])
-    given, filled = read_audio(sound).samples, read_audio(tmp_path / "filled.wav").samples
+    given, filled = read_clip(sound).samples, read_clip(tmp_path / "filled.wav").samples
     inside = np.zeros(120, bool)
     inside[25:50] = inside[100:120] = True
     assert np.array_equal(filled[~inside], given[~inside])
@@ -166,7 +166,7 @@ def test_no_file_is_lost(run, capsys, tmp_path):
     save(tmp_path / "s-2.wav", 10)
     status, error = fails(capsys, ["sample", str(run / "run"), "-n", "3", "-o", str(tmp_path / "s.wav")])
     assert status == 2
-    assert "s-2.wav is there already" in error
+    assert "s-2.wav exists already" in error
 
 
 def test_the_chain_of_an_upscale_model_begins_in_the_middle(run, capsys):
@@ -198,15 +198,15 @@ def test_plan_info_and_report(run, capsys):
         (["infill", "run", "sound.wav", "-o", "s.wav", "--mask", "1:0.5"], "--mask 1:0.5 ends before it begins"),
         (["infill", "run", "sound.wav", "-o", "s.wav", "--mask", "1:3"], "does not lie within the clip's 1.2 seconds"),
         (["infill", "run", "sound.wav", "-o", "s.wav", "--mask", "all"], "must be ranges of time in seconds"),
-        (["infill", "run", "fast.wav", "-o", "s.wav", "--mask", "0:0.1"], "has 8000 samples a second"),
+        (["infill", "run", "fast.wav", "-o", "s.wav", "--mask", "0:0.1"], "has 8000 samples per second"),
         (
             ["infill", "run", "sound.wav", "-o", "s.wav", "--mask", "0:0.001"],
-            "--mask 0:0.001 holds no sample; they are 0.01 seconds apart",
+            "--mask 0:0.001 holds no sample; samples are 0.01 seconds apart",
         ),
         (["infill", "run", "sound.wav", "-o", "s.wav", "--mask", "0.5:0.5"], "--mask 0.5:0.5 holds no sample"),
         (["infill", "run", "sound.wav", "-o", "s.wav", "--mask", "9:9"], "does not lie within the clip's 1.2 seconds"),
-        (["eval", "run", "fast.wav"], "fast.wav has 8000 samples a second, and this model is for 100; resample it"),
-        (["eval", "run", "fast"], "fast has 8000 samples a second, and this model is for 100; resample it"),
+        (["eval", "run", "fast.wav"], "fast.wav has 8000 samples per second, and this model is for 100; resample it"),
+        (["eval", "run", "fast"], "fast has 8000 samples per second, and this model is for 100; resample it"),
         (["train", "audio", "--data", "data", "--out", "new", "--size", "8x8"], "--size cannot be used with"),
         (
             ["train", "audio", "--data", "data", "--out", "new", "--augmentation", "flips and turns"],

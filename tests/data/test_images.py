@@ -224,7 +224,7 @@ def test_a_transparent_colour_is_no_pixel(tmp_path, content, opaque, channels):
 def test_frames_and_pages_are_refused(tmp_path, name):
     first, *others = (Image.fromarray(random_image(4, 5)) for _ in range(3))
     first.save(tmp_path / name, save_all=True, append_images=others)
-    assert refusal(tmp_path / name).startswith("holds several frames or pages; save the one you mean")
+    assert refusal(tmp_path / name).startswith("holds several frames or pages; save the one you want")
     first.save(tmp_path / name, save_all=True)
     assert read_image(tmp_path / name, 3).shape == (4, 5, 3)
 

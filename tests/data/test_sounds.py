@@ -213,10 +213,10 @@ UNFIT = {
     "promises 4294967295 bytes where 2 are": riff(fmt()) + b"data" + b"\xff" * 4 + b"\1\0",
     "is damaged: it ends before its samples": riff(fmt()),
     "it ends before its samples; fetch or save": riff(),
-    "it does not say what its samples are": riff(DATA),
-    "damaged: it does not say what its samples are": riff(chunk(b"fmt ", bytes(14)), DATA),
-    "5 bytes of samples are no whole number of 2 bytes": riff(fmt(), chunk(b"data", bytes(5))),
-    "6 bytes of samples are no whole number of 4 bytes": riff(fmt(channels=2), DATA),
+    "it has no description of its samples": riff(DATA),
+    "damaged: it has no description of its samples": riff(chunk(b"fmt ", bytes(14)), DATA),
+    "5 bytes of samples are not a multiple of 2": riff(fmt(), chunk(b"data", bytes(5))),
+    "6 bytes of samples are not a multiple of 4": riff(fmt(channels=2), DATA),
     "it claims 0 channels in 0 bytes at 16000 Hz": riff(fmt(channels=0), DATA),
     "it claims 1 channels in 2 bytes at 0 Hz": riff(fmt(rate=0), DATA),
     "is neither a WAV nor a FLAC file; convert it": b"RIFF\0\0\0\0AVI ",
@@ -278,7 +278,7 @@ def test_damaged_flac_is_noticed(tmp_path):
     wrong_sum = bytearray(content)
     wrong_sum[30] ^= 1
     path.write_bytes(wrong_sum)
-    with pytest.raises(DataError, match="its samples are not those that its MD5 was made from"):
+    with pytest.raises(DataError, match="its samples do not match its MD5"):
         read_clip(path)
     wrong_sum[26:42] = bytes(16)  # FLAC without a sum is allowed
     path.write_bytes(wrong_sum)

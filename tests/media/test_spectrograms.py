@@ -11,7 +11,7 @@ from ardm.media.sounds.spectrograms import (
     PAPER,
     TICK,
     WIDTH,
-    Layout,
+    Grid,
     Panel,
     coloured,
     draw_spectrograms,
@@ -96,10 +96,10 @@ def test_a_tone_is_where_the_axes_say(seconds, columns):
     start, stop, frequency = 0.6 * seconds, 0.7 * seconds, 3000
     panels = [Panel(sound=beep(start, stop, frequency, seconds), title=f"{i}") for i in range(4)]
     picture = draw_spectrograms(panels, columns, RATE)
-    layout = Layout.of(len(panels), columns, has_titles=True)
-    assert picture.shape == (layout.size[1], WIDTH, 3)
+    grid = Grid.of(len(panels), columns, has_titles=True)
+    assert picture.shape == (grid.size[1], WIDTH, 3)
     for i in range(len(panels)):
-        box = layout.box(i)
+        box = grid.box(i)
         panel = brightness(picture[box.top : box.top + box.height, box.left : box.left + box.width])
         row, column = (np.flatnonzero((panel > 400).any(axis=axis)) for axis in (1, 0))
         assert column.mean() / box.width == pytest.approx((start + stop) / 2 / seconds, abs=0.01)
@@ -109,9 +109,9 @@ def test_a_tone_is_where_the_axes_say(seconds, columns):
 def test_axes_are_at_the_left_and_below_the_lowest_panels():
     panels = [Panel(sound=beep(0, 1, 440), title=f"{i}") for i in range(5)]
     picture = draw_spectrograms(panels, 3, RATE)
-    layout = Layout.of(5, 3, has_titles=True)
+    grid = Grid.of(5, 3, has_titles=True)
     for i in range(5):
-        box = layout.box(i)
+        box = grid.box(i)
         beside = picture[box.top + box.height // 2, box.left - TICK : box.left]  # the tick of 4 kHz
         assert (beside == INK).all() if i in (0, 3) else (beside == PAPER).all()
         below = picture[box.top + box.height : box.top + box.height + TICK, box.left + box.width // 2]  # half a second
@@ -123,9 +123,9 @@ def test_labels_do_not_reach_into_panels_nor_out_of_the_picture():
     named = [Panel(sound=p.sound, title="call 123456" if i < 5 else "", group="sample 64") for i, p in enumerate(plain)]
     pictures = [draw_spectrograms(panels, 5, RATE) for panels in (plain, named)]
     assert pictures[0].shape == pictures[1].shape
-    layout = Layout.of(10, 5, has_titles=False)
+    grid = Grid.of(10, 5, has_titles=False)
     for i in range(10):
-        box = layout.box(i)
+        box = grid.box(i)
         inside = slice(box.top, box.top + box.height), slice(box.left, box.left + box.width)
         assert np.array_equal(pictures[0][inside], pictures[1][inside])
     assert not np.array_equal(*pictures)
@@ -136,7 +136,7 @@ def test_labels_do_not_reach_into_panels_nor_out_of_the_picture():
 
 def test_the_scale_runs_from_loud_to_silent():
     picture = draw_spectrograms([Panel(sound=beep(0, 1, 440))], 1, RATE)
-    box = Layout.of(1, 1, has_titles=False).box(0)
+    box = Grid.of(1, 1, has_titles=False).box(0)
     scale = picture[box.top : box.top + box.height, box.left + box.width + 40]
     assert np.array_equal(scale, coloured(np.linspace(1, 0, box.height)[:, None])[:, 0])
 

@@ -1,1 +1,1 @@
-"""Data sets and files as items of classes."""
+"""Data sets and users' files as items of classes."""

@@ -9,12 +9,12 @@ from ardm.errors import DataError
 
 MAX_CHARACTERS = 4096
 HIDDEN_SYMBOL = "_"
-"""How a variable that is not yet revealed is shown, as in the paper's figures."""
+"""Stands for variables that are not yet revealed, as in the paper's figures."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Alphabet:
-    """A set of characters, in a fixed order, or the 256 bytes."""
+    """Characters in a fixed order, or the 256 bytes."""
 
     characters: str | None
     """The characters of classes 0, 1, ...; None for raw bytes (K = 256)."""
@@ -23,9 +23,9 @@ class Alphabet:
         if self.characters is not None and not self.characters:
             raise DataError("an alphabet needs at least one character")
         if self.characters is not None and len(set(self.characters)) != len(self.characters):
-            raise DataError("an alphabet may hold each character once")
+            raise DataError("an alphabet holds a character twice")
         if self.characters is not None and any("\ud800" <= c <= "\udfff" for c in self.characters):
-            raise DataError("an alphabet holds no surrogates")
+            raise DataError("an alphabet cannot hold surrogates")
 
     @property
     def num_classes(self) -> int:
@@ -56,13 +56,13 @@ class Alphabet:
         return classes.astype(np.uint8) if len(table) <= 256 else classes
 
     def decode(self, classes: Integer[np.ndarray, "N"]) -> bytes:
-        """The content whose classes these are."""
+        """The content that has these classes."""
         if self.characters is None:
             return classes.astype(np.uint8).tobytes()
         return "".join(self.characters[c] for c in classes).encode()
 
     def show(self, classes: Integer[np.ndarray, "N"]) -> str:
-        """The classes for a reader, on one line; values beyond K-1 (not yet revealed) as an underscore."""
+        """The classes as one line of text, with an underscore for values from K on (not yet revealed)."""
         if self.characters is None:
             shown = [chr(c) if 32 <= c < 127 else "·" for c in range(256)]
         else:
@@ -80,7 +80,7 @@ def alphabet_of(content: bytes, source: str) -> Alphabet:
 
 
 def alphabet_of_codes(codes: Integer[np.ndarray, "N"], source: str) -> Alphabet:
-    """The alphabet of characters, given by their code points in order; those must not be too many."""
+    """The alphabet of characters given by their code points, in order; a DataError for more than MAX_CHARACTERS."""
     if len(codes) > MAX_CHARACTERS:
         raise DataError(
             f"{source} has {len(codes)} different characters, more than {MAX_CHARACTERS}; "
@@ -98,7 +98,7 @@ def code_points(content: bytes, source: str) -> Integer[np.ndarray, "N"]:
 
 
 def check_utf8(content: bytes, source: str, start: int = 0) -> None:
-    """A DataError that names the first byte of content, which begins at `start`, that is not UTF-8."""
+    """Raise a DataError that names the first byte that is not UTF-8, counted from `start`."""
     try:
         content.decode()
     except UnicodeDecodeError as error:

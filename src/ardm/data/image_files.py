@@ -1,4 +1,4 @@
-"""Image files: one picture of at most 8 bits a sample, opened exactly or refused."""
+"""Image files of one picture with at most 8 bits per sample, opened exactly or refused."""
 
 import struct
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from ardm.errors import DataError
 
 IMAGE_SUFFIXES = {".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".jpg", ".jpeg"}
 IMAGE_FORMATS = ("PNG", "BMP", "GIF", "TIFF", "PPM", "JPEG", "WEBP")
-"""Of these Pillow tells how deep they are; others (AVIF, JPEG 2000) it may cut to 8 bits without a word."""
+"""Formats whose depth Pillow reports; others (AVIF, JPEG 2000) it may silently cut to 8 bits."""
 DAMAGE = (
     OSError,
     SyntaxError,
@@ -27,12 +27,12 @@ DAMAGE = (
     struct.error,
     Image.DecompressionBombError,
 )
-"""What Pillow raises for files that it cannot read."""
+"""Raised by Pillow for files that it cannot read."""
 
 
 @contextmanager
 def opened_image(path: Path) -> Iterator[Image.Image]:
-    """An image file of one image with at most 8 bits a sample, read whole; an error in one line where that fails."""
+    """A context with an image of at most 8 bits per sample, fully loaded; a DataError if that fails."""
     try:
         with Image.open(path, formats=IMAGE_FORMATS) as image:
             loss = _silent_loss(image)
@@ -46,10 +46,10 @@ def opened_image(path: Path) -> Iterator[Image.Image]:
 
 
 def _silent_loss(image: Image.Image) -> str | None:
-    """What Pillow would not keep of a file and not tell; seen before the file is loaded."""
+    """What Pillow would silently lose of a file, found before the file is loaded; None for nothing."""
     # The further pictures of an MPO file, a camera's JPEG, are previews and the like.
     if getattr(image, "is_animated", False) and image.format != "MPO":
-        return "holds several frames or pages; save the one you mean as an image of its own"
+        return "holds several frames or pages; save the one you want as a separate image"
     depth = _excess_depth(image)
     if depth is not None:
         return f"has samples {depth}; 8-bit images are handled, convert it first"
@@ -59,7 +59,7 @@ def _silent_loss(image: Image.Image) -> str | None:
 
 
 def _excess_depth(image: Image.Image) -> str | None:
-    """The depth that a file itself gives for its samples, unless 8 bits hold them as they are."""
+    """The depth that a file states for its samples, unless 8 bits hold them exactly."""
     if isinstance(image, TiffImageFile):
         bits = max(image.tag_v2.get(BITSPERSAMPLE, (1,)))
         return f"of {bits} bits" if bits > 8 else None
@@ -80,7 +80,7 @@ def _excess_ppm_depth(image: PpmImageFile) -> str | None:
 
 
 def unpacked(image: Image.Image) -> Image.Image:
-    """A palette, single bits and a transparent colour written out; grey where every colour is."""
+    """An image without a palette, single bits or a transparent colour; grey if every colour of its palette is."""
     alpha = "A" if "transparency" in image.info else ""
     if image.mode == "P":
         colours = image.convert("RGB" + alpha)

@@ -1,4 +1,4 @@
-"""Images as items: 8-bit arrays (height, width, channels), cut to one size.
+"""Images as items: arrays of 8-bit values (height, width, channels), cut to one size.
 
 An item lists the sub-pixels of an image row by row, pixel by pixel, channel by channel, so that the raster order of
 variables is the raster order of pixels.

@@ -1,4 +1,4 @@
-"""Sound files: 16-bit samples, read exactly or refused; WAV by the standard library alone, FLAC by soundfile."""
+"""Sound files of 16-bit samples, read exactly or refused; WAV needs no library, FLAC needs soundfile."""
 
 import hashlib
 import io
@@ -16,14 +16,14 @@ SOUND_SUFFIXES = {".wav", ".flac"}
 
 WAV_PCM, WAV_EXTENSIBLE = 1, 0xFFFE
 WAV_ENCODINGS = {2: "ADPCM", 3: "floating-point", 6: "A-law", 7: "mu-law", 17: "ADPCM", 85: "MP3"}
-"""What is refused, by the number that a WAV file gives it."""
+"""Encodings that are refused, by their numbers in WAV files."""
 WAV_GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")
-"""Ends the encoding of an extensible WAV file; the plain encoding comes before it."""
+"""The end of the encoding of an extensible WAV file, after the plain encoding."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sound:
-    """What a file holds."""
+    """The content of a sound file."""
 
     frames: Int16[np.ndarray, "N C"]
     rate: int
@@ -50,10 +50,10 @@ def write_wav(path: Path, samples: Int16[np.ndarray, "N"], rate: int) -> None:
 
 
 def wav_file(frames: Int16[np.ndarray, "N C"], rate: int) -> bytes:
-    """A 16-bit WAV file of these samples, with the shortest header that there is."""
+    """A 16-bit WAV file with the shortest possible header."""
     data, frame_bytes = frames.astype("<i2", copy=False).tobytes(), 2 * frames.shape[1]
-    bytes_a_second = rate * frame_bytes & 0xFFFFFFFF  # for players only; the highest rates do not fit
-    header = struct.pack("<HHIIHH", WAV_PCM, frames.shape[1], rate, bytes_a_second, frame_bytes, 16)
+    bytes_per_second = rate * frame_bytes & 0xFFFFFFFF  # for players only; the highest rates do not fit
+    header = struct.pack("<HHIIHH", WAV_PCM, frames.shape[1], rate, bytes_per_second, frame_bytes, 16)
     chunks = b"".join(
         name + struct.pack("<I", len(chunk)) + chunk for name, chunk in ((b"fmt ", header), (b"data", data))
     )
@@ -69,11 +69,11 @@ def _damaged(path: Path, what: str) -> DataError:
 
 
 def _read_wav(content: bytes, path: Path) -> Sound:
-    """Python's own reader takes cut files for shorter ones, and extensible ones only since 3.12; this one is exact."""
+    """The samples of a WAV file; Python's own reader accepts truncated files, and extensible ones only since 3.12."""
     chunks = _wav_chunks(content, path)
     header, data = chunks.get(b"fmt ", b""), chunks[b"data"]
     if len(header) < 16:
-        raise _damaged(path, "it does not say what its samples are")
+        raise _damaged(path, "it has no description of its samples")
     encoding, num_channels, rate, _, frame_bytes, bits = struct.unpack_from("<HHIIHH", header)
     if encoding == WAV_EXTENSIBLE and header[26:40] == WAV_GUID_TAIL:
         (encoding,) = struct.unpack_from("<H", header, 24)
@@ -84,12 +84,12 @@ def _read_wav(content: bytes, path: Path) -> Sound:
     if rate == 0 or num_channels == 0 or frame_bytes != 2 * num_channels:
         raise _damaged(path, f"it claims {num_channels} channels in {frame_bytes} bytes at {rate} Hz")
     if len(data) % frame_bytes:
-        raise _damaged(path, f"{len(data)} bytes of samples are no whole number of {frame_bytes} bytes")
+        raise _damaged(path, f"{len(data)} bytes of samples are not a multiple of {frame_bytes}")
     return Sound(frames=np.frombuffer(data, "<i2").astype(np.int16).reshape(-1, num_channels), rate=rate)
 
 
 def _wav_chunks(content: bytes, path: Path) -> dict[bytes, bytes]:
-    """The chunks up to the samples, which must be there to the last byte; what follows them is not needed."""
+    """The chunks up to the samples, which must be complete; later ones are ignored."""
     chunks: dict[bytes, bytes] = {}
     start = 12
     while b"data" not in chunks:
@@ -104,7 +104,7 @@ def _wav_chunks(content: bytes, path: Path) -> dict[bytes, bytes]:
 
 
 def _read_flac(content: bytes, path: Path) -> Sound:
-    """The samples, checked against the length and the MD5 that the file's header gives for them."""
+    """The samples of a FLAC file, checked against the length and the MD5 in its header."""
     try:
         import soundfile
     except (ImportError, OSError):  # OSError where the library that it wraps is missing
@@ -125,5 +125,5 @@ def _read_flac(content: bytes, path: Path) -> Sound:
     if len(frames) != num_frames:
         raise _damaged(path, f"it promises {num_frames} samples and holds {len(frames)}")
     if any(md5) and hashlib.md5(frames.astype("<i2", copy=False).tobytes()).digest() != md5:
-        raise _damaged(path, "its samples are not those that its MD5 was made from")
+        raise _damaged(path, "its samples do not match its MD5")
     return Sound(frames=frames, rate=rate)

@@ -3,6 +3,6 @@
 A packed folder holds
     ardm-packed.json        the description, written last: without it the packing was not finished
     values-00000.ardmpack   all values (classes of a text, sub-pixels, samples) of train, then valid, then test, as one
-    values-00001.ardmpack   run that is cut at equal lengths wherever that falls
-    sizes-00000.ardmpack    of images their heights and widths, of sounds their lengths, in the same order
+    values-00001.ardmpack   run that is cut into equal lengths
+    sizes-00000.ardmpack    heights and widths of images, or lengths of sounds, in the same order
 """

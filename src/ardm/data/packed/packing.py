@@ -4,7 +4,6 @@ import codecs
 import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -60,9 +59,13 @@ def pack(
 ) -> Description:
     """Write a data set into a new folder, which is removed if that fails."""
     check_new(folder)
-    with removed_on_failure(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
         about = source.write(partial(RunWriter, folder, shard_bytes=shard_bytes), advance)
         write_description(folder, about)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     return about
 
 
@@ -72,17 +75,6 @@ def check_new(folder: Path) -> None:
         raise UsageError(f"{folder} holds a packing that was interrupted; remove it first")
     if folder.is_dir() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty; choose a new folder to pack into")
-
-
-@contextmanager
-def removed_on_failure(folder: Path) -> Iterator[None]:
-    """A context with a new folder, which is removed unless the block succeeds."""
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
 
 
 def open_source(kind: DataKind, path: Path, *, channels: Literal[1, 3] = 3) -> Source:

@@ -1,12 +1,12 @@
-"""A long run of values in files of equal lengths: written as a stream, read through memory maps."""
+"""Long runs of values in files of equal lengths, written as a stream and read through memory maps."""
 
 import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,11 @@ from ardm.runtime.files import written_whole
 
 SUFFIX = ".ardmpack"
 SHARD_BYTES = 2**28
-"""Size of a shard unless another is asked for; the last one may be smaller."""
+"""Default size of a shard; the last one may be smaller."""
 MAX_MAPPED = 256
-"""Shards of a run mapped at once; each takes a file descriptor."""
+"""Shards of a run mapped at once, each of which takes a file descriptor."""
 HASHED_BYTES = 2**24
-"""Read at once to hash a file."""
+"""Bytes hashed at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Shard:
 
 
 class RunWriter:
-    """Writes a run of values into shards, each of them whole or not at all."""
+    """Writes a run of values into shards, each whole or not at all."""
 
     def __init__(self, folder: Path, name: str, dtype: str, shard_bytes: int = SHARD_BYTES) -> None:
         self.folder, self.name, self.dtype = folder, name, np.dtype(dtype)
@@ -45,7 +45,7 @@ class RunWriter:
         self._write: Callable[[Any], object] | None = None
 
     def append(self, values: Integer[np.ndarray, "..."]) -> None:
-        """Write values behind those that are there, in row-major order."""
+        """Append values in row-major order."""
         content = np.ascontiguousarray(values, self.dtype).reshape(-1).view(np.uint8).data
         while len(content):
             if self._write is None:
@@ -56,7 +56,7 @@ class RunWriter:
                 self._end_shard()
 
     def finish(self) -> tuple[Shard, ...]:
-        """All shards, the last one ended."""
+        """All shards, after the last one is written."""
         if self._write is not None:
             self._end_shard()
         return tuple(self.shards)
@@ -64,10 +64,8 @@ class RunWriter:
     def __enter__(self) -> "RunWriter":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._open.__exit__(kind, error, traceback)
+    def __exit__(self, *error: Any) -> None:
+        self._open.__exit__(*error)
 
     @property
     def _left(self) -> int:
@@ -95,9 +93,9 @@ class RunWriter:
 
 
 class Run:
-    """The values of all shards as if they were one array; only what is read comes into memory.
+    """The values of all shards as one array, of which memory holds only what is read.
 
-    A file must not change while it is read: a map that has lost its end kills the process.
+    A file must not change while it is mapped: reading beyond a lost end kills the process.
     """
 
     def __init__(self, folder: Path, shards: Sequence[Shard], dtype: str) -> None:
@@ -110,19 +108,15 @@ class Run:
         return self._length
 
     def span(self, start: int, stop: int) -> Integer[np.ndarray, "N"]:
-        """The values from start up to stop: a view of the map or, across a border of shards, a copy."""
+        """The values from start to stop, as a view of a map or, across shards, a copy."""
         if start == stop:
             return np.empty(0, self.dtype)
         first, last = start // self._shard_length, (stop - 1) // self._shard_length
         if first == last:
             begin = first * self._shard_length
             return self._mapped(first)[start - begin : stop - begin]
-        border = (first + 1) * self._shard_length
-        parts = [self.span(start, border)]
-        while border < stop:
-            begin, border = border, min(border + self._shard_length, stop)
-            parts.append(self.span(begin, border))
-        return np.concatenate(parts)
+        borders = [start, *range((first + 1) * self._shard_length, stop, self._shard_length), stop]
+        return np.concatenate([self.span(*ends) for ends in pairwise(borders)])
 
     def _map(self, index: int) -> Integer[np.ndarray, "N"]:
         path = self.folder / self.shards[index].file
@@ -133,7 +127,7 @@ class Run:
 
 
 def check_size(folder: Path, shard: Shard) -> None:
-    """A DataError unless the file is there with as many bytes as it was written with."""
+    """Raise a DataError unless the file exists and has its expected size."""
     path = folder / shard.file
     if not path.is_file():
         raise DataError(f"{path} is missing; copy the packed folder again, or pack it again")
@@ -145,7 +139,7 @@ def check_size(folder: Path, shard: Shard) -> None:
 
 
 def check_content(folder: Path, shard: Shard, advance: Callable[[int], None]) -> None:
-    """A DataError unless the file has every bit that it was written with; `advance` is told of the bytes read."""
+    """Raise a DataError unless the file has its expected hash; `advance` receives the number of bytes read."""
     check_size(folder, shard)
     digest, path = hashlib.sha256(), folder / shard.file
     with path.open("rb") as file:

@@ -131,7 +131,7 @@ class SoundMedium(Medium):
         return draw_spectrograms(panels, columns, self.rate)
 
     def _chains(self, chains: Sequence[Sequence[Sound]], calls: Sequence[int]) -> Picture:
-        """A row of spectrograms for each chain."""
+        """A row of spectrograms per chain."""
         panels = [
             Panel(
                 sound=sound,
@@ -144,7 +144,7 @@ class SoundMedium(Medium):
         return draw_spectrograms(panels, len(calls), self.rate)
 
     def _sound(self, classes: Int[np.ndarray, "T"]) -> Int16[np.ndarray, "T"]:
-        """Samples; hidden ones are silent."""
+        """The samples of classes, silent where hidden."""
         known = classes < 2 * ZERO_CLASS
         return np.where(known, classes - ZERO_CLASS, 0).astype(np.int16)
 
@@ -172,7 +172,7 @@ def time_ranges(mask: str, num_samples: int, rate: int) -> Bool[np.ndarray, "T"]
         if stop > num_samples:
             raise UsageError(f"--mask {part} does not lie within the clip's {num_samples / rate:g} seconds")
         if start == stop:
-            raise UsageError(f"--mask {part} holds no sample; they are {1 / rate:g} seconds apart, widen it")
+            raise UsageError(f"--mask {part} holds no sample; samples are {1 / rate:g} seconds apart, widen it")
         gaps[start:stop] = True
     return gaps
 
@@ -185,7 +185,7 @@ def check_numbered(path: Path, count: int) -> None:
 
 
 def numbered(path: Path, count: int) -> Sequence[Path]:
-    """The path itself for one file, and name-1, name-2, ... for several."""
+    """The path itself for one file; name-1, name-2, ... for several."""
     if count == 1:
         return [path]
     return [path.with_name(f"{path.stem}-{i}{path.suffix}") for i in range(1, count + 1)]

@@ -1,4 +1,4 @@
-"""Spectrograms: sound as pictures, with axes in seconds and kHz, drawn with Pillow alone."""
+"""Spectrograms of sounds, with axes in seconds and kHz, drawn by Pillow."""
 
 import math
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ from PIL import Image, ImageDraw, ImageFont
 from ardm.media.images.pictures import Picture
 
 COLOURS = ((0, 0, 4), (87, 16, 110), (188, 55, 84), (249, 142, 9), (252, 255, 164))
-"""From silent to loud, by equal steps (after matplotlib's inferno)."""
+"""From silent to loud, in equal steps (after matplotlib's inferno)."""
 LOUDNESS_RANGE = 80
 """Decibels from the loudest point of 16-bit sound down to black."""
 WINDOW = 256
-"""Samples that a column of a spectrogram is made from; the next column begins a quarter of them later."""
+"""Samples per column of a spectrogram; columns are a quarter of that apart."""
 
 WIDTH = 1400
-"""Pixels of a picture: twice what pages show, which keeps letters sharp on fine screens."""
+"""Pixels of a picture: twice its size on pages, for sharp letters on fine screens."""
 LEFT, RIGHT, TOP, BOTTOM = 120, 125, 52, 84
-"""Room for the labels around all panels."""
+"""Margins for the labels around all panels."""
 GAP = 44
 """Between panels side by side."""
 TEXT_SIZE, TICK, PAD = 26, 8, 6
@@ -31,7 +31,7 @@ Number = float | int
 
 
 def spectrogram(samples: Int16[np.ndarray, "T"], window: int = WINDOW) -> Picture:
-    """Loudness over time (to the right, a column each quarter of a window) and frequency (upwards)."""
+    """Loudness over time (to the right) and frequency (upwards)."""
     sound = torch.from_numpy(samples.astype(np.float32)) / 2**15
     sound = torch.nn.functional.pad(sound, (0, max(0, window - len(sound))))
     hann = torch.hann_window(window)
@@ -43,7 +43,7 @@ def spectrogram(samples: Int16[np.ndarray, "T"], window: int = WINDOW) -> Pictur
 
 
 def coloured(loudness: np.ndarray) -> Picture:
-    """Loudness from 0 to 1 as colours."""
+    """The colours of loudness from 0 to 1."""
     steps = np.linspace(0, 1, len(COLOURS))
     channels = [np.interp(loudness, steps, [colour[c] for colour in COLOURS]) for c in range(3)]
     return np.stack(channels, axis=-1).round().astype(np.uint8)
@@ -55,39 +55,39 @@ class Panel:
 
     sound: Int16[np.ndarray, "T"]
     title: str = ""
-    """Above it."""
+    """Written above the panel."""
     group: str = ""
-    """What it is one of; for the first panel of a row, to its left."""
+    """Written to the left of the first panel of a row."""
 
 
 def draw_spectrograms(panels: Sequence[Panel], columns: int, rate: int) -> Picture:
     """Spectrograms of sounds of one length and rate in rows, with common axes and a scale of colours."""
-    layout = Layout.of(len(panels), columns, has_titles=any(panel.title for panel in panels[columns:]))
-    image = Image.new("RGB", layout.size, PAPER)
+    grid = Grid.of(len(panels), columns, has_titles=any(panel.title for panel in panels[columns:]))
+    image = Image.new("RGB", grid.size, PAPER)
     for i, panel in enumerate(panels):
-        box = layout.box(i)
+        box = grid.box(i)
         image.paste(_resized(panel.sound, box.width, box.height), (box.left, box.top))
         pen = Pen(image, box)
         pen.title(panel.title)
-        if i % layout.columns == 0:
+        if i % grid.columns == 0:
             pen.left_axis(rate / 2000, f"{panel.group} (kHz)" if panel.group else "kHz")
-        if i + layout.columns >= len(panels):
+        if i + grid.columns >= len(panels):
             pen.bottom_axis(len(panel.sound) / rate, "seconds")
-    _draw_scale(image, layout)
+    _draw_scale(image, grid)
     return np.asarray(image)
 
 
 def _resized(sound: Int16[np.ndarray, "T"], width: int, height: int) -> Image.Image:
-    """A spectrogram whose edges are the begin and the end of the sound, and 0 and half the rate."""
+    """A spectrogram with its edges at the beginning and the end of the sound, and at 0 and half the rate."""
     hop = WINDOW // 4
     picture = spectrogram(np.pad(sound, (0, -len(sound) % hop)))
     edges = (0.5, 0.5, 0.5 + len(sound) / hop, len(picture) - 0.5)  # a pixel's middle is its time and its frequency
     return Image.fromarray(picture).resize((width, height), Image.Resampling.BICUBIC, box=edges)
 
 
-def _draw_scale(image: Image.Image, layout: "Layout") -> None:
-    """The colours of loudness, to the right of all panels."""
-    first, last = layout.box(0), layout.box(layout.count - 1)
+def _draw_scale(image: Image.Image, grid: "Grid") -> None:
+    """Draw the scale of loudness to the right of all panels."""
+    first, last = grid.box(0), grid.box(grid.count - 1)
     height = last.top + last.height - first.top
     bar = Box(left=WIDTH - RIGHT + 30, top=first.top, width=22, height=height)
     rising = np.linspace(1, 0, height)[:, None].repeat(bar.width, axis=1)
@@ -106,8 +106,8 @@ class Box:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
-    """Where the panels of a picture are."""
+class Grid:
+    """The positions of a picture's panels."""
 
     count: int
     columns: int
@@ -116,8 +116,8 @@ class Layout:
     row_gap: int
 
     @classmethod
-    def of(cls, count: int, columns: int, *, has_titles: bool) -> "Layout":
-        """Panels that fill the width; small ones are higher for their width. Rows below the first may have titles."""
+    def of(cls, count: int, columns: int, *, has_titles: bool) -> "Grid":
+        """Panels that fill the width, with titles in rows below the first if `has_titles`."""
         width = (WIDTH - LEFT - RIGHT - (columns - 1) * GAP) // columns
         height = min(max(width // 2, 200), 420)
         return cls(
@@ -142,7 +142,7 @@ class Layout:
 
 
 class Pen:
-    """Draws the labels around a box."""
+    """Labels around a box."""
 
     def __init__(self, image: Image.Image, box: Box) -> None:
         self.image, self.box = image, box
@@ -151,12 +151,12 @@ class Pen:
         self.right, self.bottom = box.left + box.width, box.top + box.height
 
     def title(self, text: str) -> None:
-        """A line above the box."""
+        """Write a line above the box."""
         self._text((self.box.left + self.box.width / 2, self.box.top - PAD), text, "md")
 
     def left_axis(self, limit: Number, label: str) -> None:
-        """Numbers from 0 to a limit upwards, and what they are."""
-        for value in ticks(limit, most=5):
+        """Draw a scale from 0 upwards, and its label."""
+        for value in ticks(limit, max_ticks=5):
             y = self.bottom - value / limit * self.box.height
             self._tick((self.box.left - TICK, y, self.box.left, y))
             self._text((self.box.left - TICK - PAD, y), f"{value:g}", "rm")
@@ -167,16 +167,16 @@ class Pen:
         self.image.paste(turned, (0, self.box.top + (self.box.height - length) // 2))
 
     def bottom_axis(self, limit: Number, label: str) -> None:
-        """Numbers from 0 to a limit to the right, and what they are."""
-        for value in ticks(limit, most=max(3, self.box.width // 120)):
+        """Draw a scale from 0 to the right, and its label."""
+        for value in ticks(limit, max_ticks=max(3, self.box.width // 120)):
             x = self.box.left + value / limit * self.box.width
             self._tick((x, self.bottom, x, self.bottom + TICK))
             self._text((x, self.bottom + TICK + PAD), f"{value:g}", "ma")
         self._text((self.box.left + self.box.width / 2, self.bottom + BOTTOM - PAD), label, "md")
 
     def scale(self, decibels: int) -> None:
-        """Loudness downwards from 0, to the right of the box."""
-        for value in ticks(decibels, most=5):
+        """Draw a scale of decibels downwards from 0, to the right of the box."""
+        for value in ticks(decibels, max_ticks=5):
             y = self.box.top + value / decibels * self.box.height
             self._tick((self.right, y, self.right + TICK, y))
             self._text((self.right + TICK + PAD, y), f"-{value:g}" if value else "0", "lm")
@@ -189,10 +189,10 @@ class Pen:
         self.draw.text(place, text, INK, self.font, anchor=anchor)
 
 
-def ticks(limit: Number, most: int) -> list[float]:
-    """Two or more round numbers from 0 up to a limit, evenly apart; at most so many (3 or more)."""
-    least = limit / (most - 1)
+def ticks(limit: Number, max_ticks: int) -> list[float]:
+    """Round numbers from 0 up to a limit, evenly spaced: at least 2, at most `max_ticks` (3 or more)."""
+    least = limit / (max_ticks - 1)
     power = 10.0 ** math.floor(math.log10(least))
-    nearly = 1 - 1e-9  # what is a round number but for its last bits
+    nearly = 1 - 1e-9  # tolerates rounding in the last bits
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= least * nearly)
     return [i * step for i in range(int(limit / step / nearly) + 1)]

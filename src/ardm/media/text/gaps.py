@@ -1,4 +1,4 @@
-"""Texts with gaps: which characters of an item are known, which are to be filled, which are left out."""
+"""Texts with gaps, parsed into known variables and variables to fill."""
 
 import re
 
@@ -11,7 +11,7 @@ from ardm.media.medium import GappedItem
 
 
 def parse_gaps(content: bytes, mask: str, alphabet: Alphabet, num_variables: int) -> GappedItem:
-    """A text whose gaps a mask describes: one character that marks each gap, or ranges such as 10:20,35:40."""
+    """A text with gaps at a character that marks them, or in ranges such as 10:20,35:40."""
     if alphabet.characters is None:
         symbols = [bytes([b]) for b in content]
     else:
