@@ -151,7 +151,7 @@ def read_header(reader: Reader, default: Callable[[], Options | None]) -> Header
 
 
 def read_fields(reader: Reader, kind: int) -> tuple[int, ...]:
-    """Length; width and height of images; samples of a channel and samples a second of sounds."""
+    """Length; width and height of images; samples of a channel and samples per second of sounds."""
     if kind in IMAGES:
         return reader.varint(1, 2**31 - 1), reader.varint(1, 2**31 - 1)
     length = reader.varint(high=2**63 - 1)

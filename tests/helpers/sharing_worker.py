@@ -8,10 +8,10 @@ import torch
 from tiny import (
     random_images,
     random_sounds,
-    tiny_audio_config,
     tiny_config,
     tiny_corpus,
     tiny_image_config,
+    tiny_sound_config,
     tiny_upscale_config,
 )
 
@@ -34,7 +34,7 @@ def cases(folder: Path) -> list[tuple[RunConfig, Corpus]]:
         (replace(tiny_config(), method=MethodConfig(name="permuted")), text),
         (replace(tiny_config(), method=MethodConfig(name="d3pm-uniform", num_steps=5)), text),
         (tiny_image_config(DepthConfig(base=16)), random_images()),
-        (tiny_audio_config(), random_sounds()),
+        (tiny_sound_config(), random_sounds()),
     ]
 
 

@@ -16,7 +16,7 @@ from ardm.config import (
 )
 from ardm.data.corpus import Corpus
 from ardm.data.images import ImageCorpus
-from ardm.data.sounds import AudioCorpus
+from ardm.data.sounds import SoundCorpus
 from ardm.data.text import TextCorpus, load_own_text
 
 TEXT = "the cat sat on the mat and the rat sat on the hat. " * 60
@@ -64,7 +64,7 @@ def tiny_image_config(depth: DepthConfig = DepthConfig()) -> RunConfig:  # noqa:
     return replace(tiny_config(), preset="images", data=data, network=network, depth=depth)
 
 
-def tiny_audio_config(depth: DepthConfig = DepthConfig(parametrization="companded")) -> RunConfig:  # noqa: B008
+def tiny_sound_config(depth: DepthConfig = DepthConfig(parametrization="companded")) -> RunConfig:  # noqa: B008
     """The same for sounds of 20 samples."""
     network = UNetConfig(widths=(8, 12), depths=(1, 1), kernel=3)
     data = SoundData(kind="audio", num_variables=20)
@@ -81,4 +81,4 @@ def random_sounds() -> Corpus:
     """Sounds longer than the items."""
     clips = np.random.default_rng(0).normal(0, 1000, (3, 5, 50)).astype(np.int16)
     train, valid, test = map(list, clips)
-    return AudioCorpus(title="random", train=train, valid=valid, test=test, sample_rate=8000)
+    return SoundCorpus(title="random", train=train, valid=valid, test=test, sample_rate=8000)

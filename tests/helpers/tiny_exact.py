@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 import torch
 from fake_network import HashNetwork
-from tiny import tiny_audio_config, tiny_config, tiny_image_config
+from tiny import tiny_config, tiny_image_config, tiny_sound_config
 from torch import nn
 
 from ardm.build import build_ardm
@@ -31,7 +31,7 @@ from ardm.data.alphabet import Alphabet
 from ardm.exact.network import ExactNetwork, SelfTest
 from ardm.export import export_model
 from ardm.model import ARDM
-from ardm.objective import Profile
+from ardm.profile import Profile
 
 ALPHABET = " abcdefghijklmnopqrstuvwxyzéя"
 SAMPLE_RATE = 8000
@@ -48,7 +48,7 @@ def tiny_exact_config(kind: str) -> RunConfig:
         data = ImageData(kind="images", height=9, width=17, channels=3 if kind == "colour" else 1)
         return replace(tiny_image_config(DIRECT), data=data)
     if kind == "sound":
-        return replace(tiny_audio_config(DIRECT), data=SoundData(kind="audio", num_variables=20))
+        return replace(tiny_sound_config(DIRECT), data=SoundData(kind="audio", num_variables=20))
     data = TextData(kind="characters" if kind == "text" else "bytes", num_variables=16)
     return replace(tiny_config(), data=data)
 

@@ -81,7 +81,7 @@ def test_a_lossy_setting_is_found_out():
 
 
 @pytest.mark.parametrize("rival", [SoundfileFlac(), FLAC, WAVPACK], ids=lambda rival: rival.name)
-def test_audio_rivals(rival):
+def test_sound_rivals(rival):
     row = check_restored(rival, clips(), "audio")
     assert row.num_variables == 11_000
 
