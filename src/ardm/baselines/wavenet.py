@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ardm.config import PaperWaveNetConfig
 from ardm.nn.layers import full_precision, linear
-from ardm.nn.paper_wavenet import AudioInput, Convolution, GatedBlock, he_linear
+from ardm.nn.paper_wavenet import Convolution, GatedBlock, SoundInput, he_linear
 
 
 class CausalWaveNet(nn.Module):
@@ -29,7 +29,7 @@ class CausalWaveNet(nn.Module):
 
     def __init__(self, config: PaperWaveNetConfig, *, num_values: int, num_outputs: int) -> None:
         super().__init__()
-        self.input = AudioInput(config.width, num_values=num_values, num_stages=1, causal=True)
+        self.input = SoundInput(config.width, num_values=num_values, num_stages=1, causal=True)
         self.blocks = nn.ModuleList(GatedBlock(config.width, dilation, causal=True) for dilation in config.dilations)
         self.last = he_linear(config.width, config.width)
         self.head = linear(config.width, num_outputs, bias=True, zero=True)

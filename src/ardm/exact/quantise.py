@@ -21,10 +21,10 @@ from ardm.exact.operations import GATE_ONE, STREAM_LIMIT
 from ardm.exact.outputs import OutputUnits
 from ardm.exact.transformer import ANGLE_ONE, SCORES_PER_NAT, ExactTransformer
 from ardm.exact.unet import ExactSubPixelEmbedding, ExactUNet
-from ardm.exact.wavenet import GATES_PER_NAT, INPUT_WEIGHT, ExactAudioInput, ExactStep, ExactWaveNet
+from ardm.exact.wavenet import GATES_PER_NAT, INPUT_WEIGHT, ExactSoundInput, ExactStep, ExactWaveNet
 from ardm.model import ARDM
 from ardm.nn.layers import StepEmbedding, rms_norm
-from ardm.nn.paper_wavenet import AudioInput, Convolution, GatedBlock, PaperWaveNet
+from ardm.nn.paper_wavenet import Convolution, GatedBlock, PaperWaveNet, SoundInput
 from ardm.nn.transformer import Attention, Depthwise, Transformer
 from ardm.nn.transformer import Block as TransformerBlock
 from ardm.nn.unet import Block, SubPixelEmbedding, UNet
@@ -224,7 +224,7 @@ def _quantise_wavenet(network: PaperWaveNet, exact: ExactWaveNet, ranges: Calibr
     values, rows = embedded_values(network.input), step_rows(network.step, blocks, exact.step)
     largest = max(float(table.abs().max().clamp(min=MIN_PEAK)) for table in (values, rows))
     stream = min(stream_units(ranges.block_peak()), power_of_two(WORD / largest))
-    _set_audio_input(exact.input, network.input, values, stream)
+    _set_sound_input(exact.input, network.input, values, stream)
     exact.step.rows.copy_((rows * stream).round())
     root = math.sqrt(len(blocks))
     total = power_of_two(WORD / (HEADROOM * root * float(ranges.peaks("last").max())))
@@ -238,7 +238,7 @@ def _quantise_wavenet(network: PaperWaveNet, exact: ExactWaveNet, ranges: Calibr
     exact.head.set_float(network.head.weight[None], network.head.bias[None], float(hidden[0]), units)
 
 
-def embedded_values(layer: AudioInput) -> Float64[Tensor, "V C"]:
+def embedded_values(layer: SoundInput) -> Float64[Tensor, "V C"]:
     """The part of each value's features that comes from its embedding, after the ReLU."""
     weight, bias = layer.projection.weight.double(), layer.projection.bias.double()
     return (layer.embedding.weight.double() @ weight.t() + bias).relu()
@@ -265,7 +265,7 @@ def output_biases(block: GatedBlock) -> tuple[Float64[Tensor, "C"], Float64[Tens
     return residual, skip
 
 
-def _set_audio_input(target: ExactAudioInput, layer: AudioInput, values: Tensor, stream: float) -> None:
+def _set_sound_input(target: ExactSoundInput, layer: SoundInput, values: Tensor, stream: float) -> None:
     target.values.copy_((values * stream).round())
     convolution = layer.convolution
     value, mask, *stages = convolution.weight.double()[:, :, 0].permute(1, 2, 0)  # (3, C) each

@@ -47,7 +47,7 @@ class ExactWaveNet(nn.Module):
     ) -> None:
         super().__init__()
         width, dilations = config.width, config.dilations
-        self.input = ExactAudioInput(width, num_values, num_stages)
+        self.input = ExactSoundInput(width, num_values, num_stages)
         self.step = ExactStep(width, config.num_blocks, num_stages, max_length)
         self.gate = ExactGate()
         self.blocks = nn.ModuleList(ExactGatedBlock(width, dilation) for dilation in dilations[:-1])
@@ -164,7 +164,7 @@ class ExactStep(ExactLayer):
         return self.rows[stage, level].int()
 
 
-class ExactAudioInput(ExactLayer):
+class ExactSoundInput(ExactLayer):
     """Features of every sample: a convolution of values and states, and a row of a table for the value.
 
     The value and each state, 2s + mask, have a weight per tap; hidden values of one-stage models count as 0.

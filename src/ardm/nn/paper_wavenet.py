@@ -30,7 +30,7 @@ class PaperWaveNet(PointwiseHead):
 
     def __init__(self, config: PaperWaveNetConfig, *, num_values: int, num_outputs: int, num_stages: int = 1) -> None:
         super().__init__()
-        self.input = AudioInput(config.width, num_values=num_values, num_stages=num_stages)
+        self.input = SoundInput(config.width, num_values=num_values, num_stages=num_stages)
         self.step = StepEmbedding(config.width, num_stages=num_stages)
         self.blocks = nn.ModuleList(GatedBlock(config.width, dilation) for dilation in config.dilations)
         self.last = he_linear(config.width, config.width)
@@ -50,7 +50,7 @@ class PaperWaveNet(PointwiseHead):
         return full_precision(self.head, F.relu(self.last(features / math.sqrt(len(self.blocks)))))
 
 
-class AudioInput(nn.Module):
+class SoundInput(nn.Module):
     """Features of every sample from the values, the mask and the stage.
 
     A convolution of width 3 makes three quarters of them from the value 2n / V - 1, the mask (1 where revealed) and,
