@@ -79,8 +79,10 @@ class Evaluate:
             self._evaluate(replace(runtime, team=team))
 
     def _evaluate(self, runtime: "Runtime") -> None:
+        from ardm.likelihood import Bound
         from ardm.media import medium_of
         from ardm.tasks.load import load_any
+        from ardm.tasks.plan import write_profile
         from ardm.tasks.score import items_to_score
 
         loaded = load_any(self.model, runtime)
@@ -89,7 +91,8 @@ class Evaluate:
         estimate = self._estimate(scored, x)
         if not runtime.team.is_first:
             return
-        self._write_profile(estimate)
+        if self.profile is not None and isinstance(estimate, Bound):
+            write_profile(self.profile, estimate.profile)
         if self.json:
             record = estimate.to_dict() | {"data": title, "seed": self.seed}
             facts = {"model": facts_of(trained), "hardware": hardware(runtime.device)}
@@ -138,10 +141,3 @@ class Evaluate:
         if self.profile.suffix not in (".npy", ".json"):
             raise UsageError(f"a profile file ends in .npy or .json, got {self.profile.name}")
         check_writable(self.profile)
-
-    def _write_profile(self, estimate: "Estimate") -> None:
-        from ardm.likelihood import Bound
-        from ardm.tasks.plan import write_profile
-
-        if self.profile is not None and isinstance(estimate, Bound):
-            write_profile(self.profile, estimate.profile)

@@ -1,6 +1,7 @@
 """ardm serve."""
 
 import sys
+import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -36,7 +37,7 @@ class Serve:
         check_installed()
         from ardm.apps.serve.models import find_models, load_models
         from ardm.apps.serve.security import LOCAL_NAMES
-        from ardm.apps.serve.server import address, bound_socket, open_browser, run_server
+        from ardm.apps.serve.server import address, bound_socket, run_server
 
         paths = find_models(self.models)
         with bound_socket(self.host, self.port) as listener:
@@ -49,7 +50,7 @@ class Serve:
                 if self.host not in LOCAL_NAMES:
                     print("note: other machines can reach this page, and there is no password", file=sys.stderr)
                 if self.open:
-                    open_browser(url)
+                    webbrowser.open(url)
 
             try:
                 run_server(store, listener, self.host, on_start)

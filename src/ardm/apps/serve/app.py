@@ -168,8 +168,7 @@ def api_routes(page: Page) -> list[Route]:
 
 def _answering(page: Page, answer: Callable[[PageRequest], dict[str, Any]]) -> Endpoint:
     async def endpoint(request: Request) -> Response:
-        values = await read_request(request, page.limits)
-        return JSONResponse(await run_in_threadpool(answer, values))
+        return JSONResponse(await run_in_threadpool(answer, await read_request(request, page.limits)))
 
     return endpoint
 
@@ -177,8 +176,7 @@ def _answering(page: Page, answer: Callable[[PageRequest], dict[str, Any]]) -> E
 def _starting(page: Page, make: Callable[[PageRequest], Work]) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         page.worker.check_room()
-        values = await read_request(request, page.limits)
-        work = await run_in_threadpool(make, values)
+        work = await run_in_threadpool(make, await read_request(request, page.limits))
         return StreamingResponse(events(page, work), media_type="text/event-stream")
 
     return endpoint

@@ -43,14 +43,9 @@ class Job:
         """Stop at the next call of the network."""
         self._cancelled.set()
 
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether the job is to stop."""
-        return self._cancelled.is_set()
-
     def check(self) -> None:
         """Raise an exception if the job is to stop."""
-        if self.is_cancelled:
+        if self._cancelled.is_set():
             raise Cancelled
         if time.monotonic() > self._deadline:
             raise ArdmError(f"stopped after {self._max_seconds:g} seconds; use fewer calls or something smaller")

@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import webbrowser
 from collections.abc import Callable
 
 import uvicorn
@@ -66,8 +65,3 @@ class _Server(uvicorn.Server):
         """Stop the jobs, then the server."""
         await asyncio.to_thread(self._on_stop)
         await super().shutdown(sockets=sockets)
-
-
-def open_browser(url: str) -> None:
-    """Show the page in the user's browser, if there is one."""
-    webbrowser.open(url)
