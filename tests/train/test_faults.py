@@ -409,7 +409,7 @@ def test_a_process_that_waits_for_the_others_heeds_signals(number, num_threads, 
     said, status = END_BY_SIGNAL[number]
     assert process.communicate(timeout=PATIENCE)[1] == f"ardm: {said}\n"
     assert process.returncode == status
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 15  # PyTorch alone would wait for 30 seconds
 
 
 def test_a_process_that_waits_ignores_what_it_was_told_to_ignore(tmp_path):

@@ -436,10 +436,10 @@ class TestHostile:
     def test_false_blocks_take_no_time(self, length):
         """Each false group would cost a check over much of the file; the scan gives up."""
         data = archive_of(TWO)[:-1] + (GROUP + varint(length)) * 50_000
-        start = time.perf_counter()
+        start = time.thread_time()
         with unchecked_shapes(), suppress(DamagedError):
             assert readable(data) == TWO
-        assert time.perf_counter() - start < 10
+        assert time.thread_time() - start < 10
 
 
 def with_index(archive: bytes, content: bytes) -> bytes:

@@ -88,9 +88,9 @@ def mutations(files: list[bytes], count: int, seed: int) -> Iterator[bytes]:
     draw = random.Random(seed)
     for _ in range(count):
         data = mutated(files, draw)
-        start = time.perf_counter()
+        start = time.thread_time()
         yield data
-        assert time.perf_counter() - start < MAX_SECONDS, data.hex()
+        assert time.thread_time() - start < MAX_SECONDS, data.hex()
 
 
 def single_files() -> dict[bytes, Entry]:
