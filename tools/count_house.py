@@ -27,7 +27,8 @@ def read_tree(revision: str | None) -> dict[str, str]:
     names = ("src", "README.md", "pyproject.toml")
     if revision is None:
         listed = git("ls-files", "--cached", "--others", "--exclude-standard", *names).splitlines()
-        return {name: (ROOT / name).read_text(encoding="utf-8") for name in listed if is_counted(name)}
+        here = [name for name in listed if (ROOT / name).is_file()]
+    return {name: (ROOT / name).read_text(encoding="utf-8") for name in here if is_counted(name)}
     listed = git("ls-tree", "-r", "--name-only", revision, *names).splitlines()
     return {name: git("show", f"{revision}:{name}") for name in listed if is_counted(name)}
 

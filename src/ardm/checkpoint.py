@@ -106,24 +106,8 @@ AnyTrained = TrainedModel | TrainedBaseline
 
 def save_model(path: Path, trained: AnyTrained) -> None:
     """Write a model's weights, or an exact model's integers, to a file."""
-    if isinstance(trained, TrainedBaseline):
-        write_tensors(path, _weights(trained.model), _description("baseline", trained))
-    elif trained.exact is None:
-        tensors = profile_tensors("profile", trained.profile) | _weights(trained.model)
-        write_tensors(path, tensors, _description("model", trained))
-    else:
-        tensors = profile_tensors("profile", trained.profile) | exact_tensors(trained.exact.network)
-        description = _description("exact model", trained) | {"coding": trained.exact.coding.to_dict()}
-        write_tensors(path, tensors, description, compressed=True)
-
-
-def _weights(model: nn.Module) -> dict[str, Tensor]:
-    return {f"weights/{name}": p for name, p in model.named_parameters()}
-
-
-def _description(kind: str, trained: AnyTrained) -> dict[str, Any]:
-    return {
-        "kind": kind,
+    description: dict[str, Any] = {
+        "kind": "baseline",
         "config": trained.config.to_dict(),
         "num_classes": trained.model.num_classes,
         "alphabet": None if trained.alphabet is None else trained.alphabet.characters,
@@ -132,12 +116,20 @@ def _description(kind: str, trained: AnyTrained) -> dict[str, Any]:
         "data_title": trained.data_title,
         "data_fingerprint": trained.data_fingerprint,
     }
+    tensors: dict[str, Tensor] = {f"weights/{name}": p for name, p in trained.model.named_parameters()}
+    if isinstance(trained, TrainedModel):
+        tensors |= profile_tensors("profile", trained.profile)
+        description["kind"] = "model"
+        if trained.exact is not None:  # its network has no parameters
+            tensors |= exact_tensors(trained.exact.network)
+            description |= {"kind": "exact model", "coding": trained.exact.coding.to_dict()}
+    write_tensors(path, tensors, description, compressed="coding" in description)
 
 
 def load_model(path: Path | str, device: torch.device | str = "cpu") -> TrainedModel:
     """The model of a run's folder or of a model file, exact or not.
 
-    >>> from ardm import pretrained
+    >>> from ardm import load_model, pretrained
     >>> load_model(pretrained.bundled_models()["text"]).model.num_variables
     250
     """
@@ -150,8 +142,8 @@ def load_model(path: Path | str, device: torch.device | str = "cpu") -> TrainedM
 def load_any(path: Path | str, device: torch.device | str = "cpu") -> AnyTrained:
     """The model of a run's folder or of a model file: an ARDM, exact or not, or a baseline.
 
-    >>> from ardm import pretrained
-    >>> load_any(pretrained.bundled_models()["text"]).config.method.name
+    >>> from ardm import checkpoint, pretrained
+    >>> checkpoint.load_any(pretrained.bundled_models()["text"]).config.method.name
     'ardm'
     """
     path, tensors, description = _read_model(path)
@@ -205,7 +197,10 @@ def _trained(tensors: dict[str, Tensor], description: dict[str, Any], device: to
         exact = _load_exact(config, parametrization, alphabet, tensors, description, device)
         model: ARDM | Baseline = ARDM(exact.network, parametrization, config.data.shape)
     else:
-        model = _load_weights(config, num_classes, tensors)
+        with torch.random.fork_rng(devices=[]):  # initial weights are drawn before they are overwritten
+            model = build_model(config, num_classes)
+        weights = {n.removeprefix("weights/"): w.float() for n, w in tensors.items() if n.startswith("weights/")}
+        model.load_state_dict(weights)
     model = model.to(device).eval()
     if not isinstance(model, ARDM):
         return TrainedBaseline(model=model, **facts)
@@ -224,14 +219,6 @@ def _check_medium(data: DataConfig, description: dict[str, Any]) -> None:
         raise ValueError(
             f"it has {description['num_classes']} classes, and {data.medium} have {NUM_CLASSES[data.medium]}"
         )
-
-
-def _load_weights(config: RunConfig, num_classes: int, tensors: dict[str, Tensor]) -> ARDM | Baseline:
-    with torch.random.fork_rng(devices=[]):  # initial weights are drawn before they are overwritten
-        model = build_model(config, num_classes)
-    weights = {n.removeprefix("weights/"): w.float() for n, w in tensors.items() if n.startswith("weights/")}
-    model.load_state_dict(weights)
-    return model
 
 
 def exact_part(

@@ -29,7 +29,8 @@ MAX_HEADER_BYTES = 10**8
 def load(source: str | Path, device: "torch.device | str" = "cpu") -> "TrainedModel":
     """The model of a path, a bundled name, or OWNER/NAME[/FILE] on the Hugging Face hub.
 
-    >>> load("text").model.num_variables
+    >>> import ardm
+    >>> ardm.load("text").model.num_variables
     250
     """
     from ardm.checkpoint import load_model
