@@ -13,7 +13,8 @@ from pathlib import Path
 
 import torch
 
-from ardm.apps.bench.training import seconds_a_step, warm_up
+from ardm.apps.bench.stopwatch import seconds_per_step
+from ardm.apps.bench.training import warm_up
 from ardm.apps.report.paper.entries import Places, Run
 from ardm.apps.report.paper.runs import RUNS
 from ardm.cli.main import main, parse
@@ -59,7 +60,7 @@ def time_a_step(words: list[str]) -> float:
     trainer = Trainer(config, load_corpus(config.data, command.data), Runtime.choose())
     with trainer.runtime.deterministic():
         warm_up(trainer.train_step)
-        return seconds_a_step(trainer.train_step, trainer.runtime, 0.0, at_a_time=TIMED_STEPS)
+        return seconds_per_step(trainer.train_step, trainer.runtime.device, 0.0, steps_at_once=TIMED_STEPS)
 
 
 def check(status: int) -> None:

@@ -10,61 +10,63 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from ardm.apps.demo import COMPRESSED, REPORT, RESTORED
-from ardm.cli.compress import boxed_suffixes
 from ardm.errors import UsageError
-from ardm.runtime.files import check_writable_folder, write_file
-from ardm.runtime.output import to_json
+from ardm.runtime.files import check_writable_folder, to_json, write_file
 
 if TYPE_CHECKING:
-    from ardm.apps.demo.tables import Block
+    from ardm.apps.demo.coding import Row
 
 MODELS = ("images", "text", "audio")
-"""In the box, as they are shown in turn."""
+"""Bundled models in the order of the report."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """Show what the models in the box do: compress, restore, fill gaps, draw samples, and write a report of it.
+    """Compress, restore, fill gaps and draw samples with the bundled models, and write a report.
 
-    It takes a few minutes on 2 cores. FOLDER/report.html needs nothing beside it; FOLDER/compressed and FOLDER/restored
-    hold the files.
+    It takes a few minutes on 2 cores. FOLDER/report.html is a single page that needs no other file; FOLDER/compressed
+    and FOLDER/restored have the files.
     """
 
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FOLDER")] = Path("ardm-demo")
-    """Where the report and the files go."""
+    """Folder of the report and the files."""
     examples: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
-    """Small images, texts (.txt) and 16-bit sounds to show it with; by default those of the repository."""
+    """Small images, texts (.txt) and 16-bit sounds to use instead of those of the repository."""
     force: bool = False
     """Replace the report and the files of an earlier demo."""
     seed: int = 0
-    device: str | None = None
+    """Seed of the samples and the fillings."""
+    device: Annotated[str | None, tyro.conf.arg(help_behavior_hint="(default: cuda if available)")] = None
+    """Device of the networks: cpu or cuda."""
     json: bool = False
     """Print JSON."""
 
     def run(self) -> None:
-        """Do it all; print the table and where the report is."""
+        """Run the demo, write the report and print the table."""
         self._check()
-        from ardm.apps.demo.exhibits import find_examples, find_exhibition
+        from ardm.apps.demo.models import find_examples, load_demo_models
         from ardm.apps.demo.page import report_page
-        from ardm.apps.demo.show import run_show
+        from ardm.apps.demo.results import run_demo
         from ardm.apps.demo.tables import blocks_of, notes_of, screen_table
+        from ardm.compression.sources import BUNDLED_SUFFIXES
 
-        say = _telling()
-        suffixes = {name: boxed_suffixes()[name] for name in MODELS}
-        exhibition = find_exhibition(find_examples(self.examples), suffixes, self.device)
-        for line in exhibition.left_out:
+        say = _clocked()
+        suffixes = {name: BUNDLED_SUFFIXES[name] for name in MODELS}
+        models, left_out = load_demo_models(find_examples(self.examples), suffixes, self.device)
+        for line in left_out:
             say(line)
-        show = run_show(exhibition, self.output, self.seed, say)
-        write_file(self.output / REPORT, report_page(show).encode())
-        blocks, notes = blocks_of(show), notes_of(show)
+        results = run_demo(models, left_out, self.output, self.seed, say)
+        report = self.output / REPORT
+        write_file(report, report_page(results).encode())
+        blocks, notes = blocks_of(results), notes_of(results)
         if self.json:
-            told = {"left_out": list(show.left_out), "notes": notes}
-            print(to_json({"report": str(self.output / REPORT), "files": list(map(_plain, blocks))} | told).decode())
+            files = [{"file": block.title, "codecs": list(map(_facts, block.rows))} for block in blocks]
+            print(to_json({"report": str(report), "files": files, "left_out": left_out, "notes": notes}).decode())
             return
         print(screen_table(blocks))
         for note in notes:
             print(f"note: {note}", file=sys.stderr)
-        print(f"All files were restored and are identical. Report: {self.output / REPORT}")
+        print(f"All files were restored and are identical. Report: {report}")
 
     def _check(self) -> None:
         check_writable_folder(self.output)
@@ -73,20 +75,17 @@ class Demo:
                 raise UsageError(f"{self.output / name} is there already; --force replaces what the demo writes")
 
 
-def _telling() -> Callable[[str], None]:
+def _clocked() -> Callable[[str], None]:
+    """A function that prints a line with the seconds since now."""
     started = time.monotonic()
     return lambda line: print(f"{time.monotonic() - started:4.0f} s  {line}", file=sys.stderr, flush=True)
 
 
-def _plain(block: "Block") -> dict[str, Any]:
-    rows = [
-        {
-            "codec": row.codec,
-            "bytes": row.num_bytes,
-            "bits_per_variable": row.bits,
-            "encode_seconds": row.encode_seconds,
-            "decode_seconds": row.decode_seconds,
-        }
-        for row in block.rows
-    ]
-    return {"file": block.title, "codecs": rows}
+def _facts(row: "Row") -> dict[str, Any]:
+    return {
+        "codec": row.codec,
+        "bytes": row.num_bytes,
+        "bits_per_variable": row.bits,
+        "encode_seconds": row.encode_seconds,
+        "decode_seconds": row.decode_seconds,
+    }

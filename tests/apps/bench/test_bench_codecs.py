@@ -7,17 +7,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from tiny import tiny_audio_config, tiny_config, tiny_image_config
+from tiny import tiny_config, tiny_image_config, tiny_sound_config
 
 from ardm.apps.bench.codec_table import codec_header, codec_line, network_header, network_line
 from ardm.apps.bench.codecs import (
     CodecTiming,
     CodedBits,
     NetworkCodec,
+    compare,
     ratio_half_width,
-    run_codec_benchmark,
     time_codec,
 )
+from ardm.apps.bench.items import media_of, spread_items, training_items
 from ardm.apps.bench.training import random_corpus
 from ardm.apps.rivals import rivals_for
 from ardm.apps.rivals.rival import Rival
@@ -26,7 +27,7 @@ ITEMS = [b"one", b"two", b"three"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fake:
+class Fake(Rival):
     """A codec of whole batches that doubles its items; what it restores may be broken."""
 
     restored: tuple[bytes, ...] | None = None
@@ -36,9 +37,6 @@ class Fake:
 
     def is_available(self):
         return self.installed
-
-    def prepare(self, training):
-        return self
 
     def encode(self, items):
         return [2 * item for item in items]
@@ -99,11 +97,14 @@ def test_intervals_of_unequal_items_cover_the_ratio():
     assert 0.92 < np.mean(covered) < 0.97
 
 
-class WithNetwork(Fake):
+@dataclass(frozen=True, kw_only=True)
+class WithNetwork(Fake, NetworkCodec):
     """A codec whose network takes all of its time to encode and none to decode; ideal are 16, 16, 4800 and 16 bits."""
 
-    num_calls, device, batch_size = 5, "cpu", 7
-    name = "with network"
+    name: str = "with network"
+    num_calls: int = 5
+    device: str = "cpu"
+    batch_size: int = 7
     network_seconds = 0.0
 
     def encode(self, items):
@@ -139,10 +140,7 @@ def test_what_is_not_timed():
             sizes.append(len(items))
             return super().encode(items)
 
-    class OnGpu(Counting):
-        device = "cuda:0"
-
-    for codec in (Counting(), OnGpu()):
+    for codec in (Counting(), Counting(device="cuda:0")):
         time_codec(codec, [*ITEMS, b"four"], [], "bytes")
     assert sizes == [1, 4, 4, 4]
 
@@ -158,21 +156,22 @@ def test_the_tables_are_aligned():
     assert "   12.35 KB/s" in codec_line(row)
     assert "±" not in codec_line(replace(row, half_width=None))
     figures = replace(row.network, header_bytes=16.0)
-    assert network_line(row.name, figures, 4).endswith("cpu, 1 stored, shorter so than coded")
+    assert network_line(row.name, figures, 4).endswith("cpu, 1 stored, which is shorter than coded")
     assert len(network_line(row.name, replace(figures, num_stored=0), 4)) == len(network_header())
     assert " 3 of 4 " in network_line(row.name, figures, 4)
 
 
 @pytest.mark.parametrize(
     ("config", "media"),
-    [(tiny_config(), "text"), (tiny_image_config(), "images"), (tiny_audio_config(), "audio")],
+    [(tiny_config(), "text"), (tiny_image_config(), "images"), (tiny_sound_config(), "audio")],
     ids=["text", "images", "audio"],
 )
 def test_a_corpus_in_one_line(config, media, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     corpus, shape = random_corpus(config), config.data.shape
     ours = Fake(name="ours", installed=False)
-    rows = list(run_codec_benchmark(corpus, shape, [ours], num_items=2, num_training_variables=1000))
+    items, training = spread_items(corpus, "test", shape, 2), training_items(corpus, shape, 1000)
+    rows = list(compare(items, media_of(corpus), [ours], training))
     assert [row.name for row in rows] == ["ours", *(rival.name for rival in rivals_for(media, []))]
     assert {(row.media, row.num_items, row.num_variables) for row in rows} == {(media, 2, 2 * math.prod(shape))}
     assert all(isinstance(row, CodecTiming) for row in rows)
@@ -187,15 +186,14 @@ def test_every_codec_gets_the_same_items(monkeypatch):
             return super().encode(items)
 
     config = tiny_config()
-    corpus = random_corpus(config)
+    corpus, shape = random_corpus(config), config.data.shape
     rivals = [Watching(name="first"), Watching(name="second")]
     monkeypatch.setattr(
         "ardm.apps.bench.codecs.rivals_for", lambda media, items, has_training: [Watching(name="other")]
     )
-    flags = {"num_items": 3, "split": "valid", "seed": 1}
-    names = [row.name for row in run_codec_benchmark(corpus, config.data.shape, rivals, **flags)]
+    names = [row.name for row in compare(spread_items(corpus, "valid", shape, 3, 1), "text", rivals)]
     assert names == ["first", "second", "other"]
     first, *others = [items for items in seen if len(items) == 3]
     assert others == [first, first]
-    list(run_codec_benchmark(corpus, config.data.shape, rivals[:1], others=False, num_items=3, split="valid"))
+    list(compare(spread_items(corpus, "valid", shape, 3), "text", rivals[:1], others=False))
     assert seen[-1] != first

@@ -11,7 +11,7 @@ from PIL import Image
 
 import ardm
 from ardm import pretrained
-from ardm.apps.bench.files import read_files
+from ardm.apps.bench.ours import read_files
 from ardm.checkpoint import load_model
 from ardm.cli.main import main
 from ardm.codec.format.entries import Limits
@@ -65,8 +65,8 @@ def test_the_files_are_those_of_compress(pictures, capsys):
     assert row["bits_per_variable"] * row["num_variables"] == pytest.approx(8 * sum(sizes))
 
 
-def test_the_boxed_model_takes_a_folder_that_is_not_its_benchmark(tmp_path, capsys):
-    assert load_model(pretrained.box()["images"]).config.data.kind == "cifar10"
+def test_the_bundled_model_takes_a_folder_that_is_not_its_benchmark(tmp_path, capsys):
+    assert load_model(pretrained.bundled_models()["images"]).config.data.kind == "cifar10"
     Image.fromarray(np.zeros((8, 40, 3), np.uint8)).save(tmp_path / "own.png")
     flags = ["bench", "codec", "--model", "images", "--calls", "5", "--ours-only", "--json"]
     told = {}
@@ -122,7 +122,7 @@ def test_files_that_cannot_be_coded_are_named(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="nothing to code, all files are empty"):
         read_files([str(tmp_path)], codec, 9)
     write_wav(tmp_path / "long.wav", np.zeros(100, np.int16), 8000)
-    monkeypatch.setattr("ardm.apps.bench.files.Limits", lambda: Limits(content_bytes=50))
+    monkeypatch.setattr("ardm.apps.bench.ours.Limits", lambda: Limits(content_bytes=50))
     with pytest.raises(TooLargeError, match=r"long\.wav is too large: 244 content bytes, where the limit is 50"):
         read_files([str(tmp_path)], codec, 9)
 

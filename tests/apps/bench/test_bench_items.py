@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from tiny import tiny_audio_config, tiny_image_config
+from tiny import tiny_image_config, tiny_sound_config
 
 from ardm.apps.bench.items import is_same, item_of, num_variables, spread_items, training_items
 from ardm.apps.bench.training import random_corpus
@@ -45,8 +45,8 @@ def test_opaque_alpha_may_be_left_out_and_no_other():
 
 
 def test_items_stand_for_their_classes():
-    corpus = random_corpus(tiny_audio_config())
-    (length,) = tiny_audio_config().data.shape
+    corpus = random_corpus(tiny_sound_config())
+    (length,) = tiny_sound_config().data.shape
     (first, *_) = spread_items(corpus, "test", (length,), 4)
     np.testing.assert_array_equal(first.frames[:, 0], corpus.test[0][:length])
     assert first.rate == corpus.sample_rate

@@ -11,11 +11,10 @@ from tiny_exact import tiny_exact
 
 import ardm
 from ardm.apps.bench.plan import PlanTiming
-from ardm.apps.bench.sampling import SampleTiming, WatchedModel, random_model, time_sampling
+from ardm.apps.bench.sampling import SampleTiming, WatchedModel, random_source, time_sampling
 from ardm.build import build_ardm
 from ardm.checkpoint import TrainedModel, save_model
 from ardm.cli.bench.plan import BenchPlan
-from ardm.cli.bench.sample import even_schedule
 from ardm.cli.common import cpu_name
 from ardm.cli.main import main
 from ardm.cli.sample import Sample
@@ -37,10 +36,11 @@ COLUMNS = ["parameters", "items", "calls", "batch", "seconds", "items/s", "call"
 
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_timings_are_consistent(kind):
-    model = random_model(CONFIGS[kind], CPU)
-    schedule = even_schedule(model, 10)
-    row = time_sampling(model, schedule, CPU, name=kind, num_parameters=9, num_items=5, batch_size=2, seconds=0.01)
-    assert (row.model, row.num_items, row.num_calls, row.batch_size, row.peak_bytes) == (kind, 5, 10, 2, None)
+    source = random_source(CONFIGS[kind], CPU)
+    row = time_sampling(source, source.schedule_of(10), CPU, num_items=5, batch_size=2, seconds=0.01)
+    name = CONFIGS[kind].preset
+    assert (row.model, row.num_items, row.num_calls, row.batch_size, row.peak_bytes) == (name, 5, 10, 2, None)
+    assert row.num_parameters == sum(p.numel() for p in source.model.parameters())
     assert row.items_per_second == pytest.approx(5 / row.seconds)
     assert row.call_seconds == pytest.approx(row.seconds / (3 * 10))
     assert row.item_call_seconds == pytest.approx(row.seconds / (5 * 10))
@@ -48,12 +48,10 @@ def test_timings_are_consistent(kind):
 
 
 def test_the_share_is_that_of_the_network():
-    model = random_model(CONFIGS["text"], CPU)
-    watched = WatchedModel(model, CPU.device)
+    source = random_source(CONFIGS["text"], CPU)
+    watched, schedule = WatchedModel(source.model, CPU.device), source.schedule_of(4)
     orders = random_stage_orders(3, 1, 16, torch.Generator().manual_seed(0))
-    drawn = [
-        sample_items(m, orders, even_schedule(model, 4), batch_generator(0, 0, CPU.device)) for m in (model, watched)
-    ]
+    drawn = [sample_items(m, orders, schedule, batch_generator(0, 0, CPU.device)) for m in (source.model, watched)]
     assert torch.equal(*drawn)
     assert watched.watch.seconds > 0
     watched.watch.reset()
@@ -74,9 +72,8 @@ def test_a_known_share(monkeypatch):
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
     monkeypatch.setattr(ARDM, "outputs", taking(3, ARDM.outputs))
     monkeypatch.setattr("ardm.tasks.plan.random_stage_orders", taking(8, random_stage_orders))
-    model = random_model(CONFIGS["text"], CPU)
-    how = {"name": "text", "num_parameters": 9, "num_items": 5, "batch_size": 2, "seconds": 100.0}
-    row = time_sampling(model, even_schedule(model, 4), CPU, **how)
+    source = random_source(CONFIGS["text"], CPU)
+    row = time_sampling(source, source.schedule_of(4), CPU, num_items=5, batch_size=2, seconds=100.0)
     assert row.seconds == pytest.approx(3 * (4 * 3 + 8))
     assert row.network_share == pytest.approx(0.6)
 
@@ -90,8 +87,8 @@ def test_batches_are_those_of_the_command():
 
 
 def test_budgets_are_those_that_items_allow():
-    model = random_model(CONFIGS["digits"], CPU)
-    assert even_schedule(model, 1000).num_calls == model.num_stages * 16
+    source = random_source(CONFIGS["digits"], CPU)
+    assert source.schedule_of(1000).num_calls == source.model.num_stages * 16
 
 
 def made_up_profile(model):
@@ -101,7 +98,7 @@ def made_up_profile(model):
 
 def save_tiny(path, kind="text"):
     config = CONFIGS[kind]
-    model = random_model(config, CPU)
+    model = random_source(config, CPU).model
     facts = {"alphabet": None, "sample_rate": None, "step": 1, "data_title": "random", "data_fingerprint": "0"}
     save_model(path, TrainedModel(config=config, model=model, profile=made_up_profile(model), **facts))
 

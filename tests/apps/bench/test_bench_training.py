@@ -4,19 +4,13 @@ import json
 from dataclasses import replace
 
 import pytest
-from tiny import tiny_audio_config, tiny_config, tiny_image_config
+from tiny import tiny_config, tiny_image_config, tiny_sound_config
 from tiny_exact import tiny_exact
 
 from ardm.apps.bench import training
-from ardm.apps.bench.exact_call import time_exact_call
-from ardm.apps.bench.training import (
-    flops_per_item,
-    matrix_rates,
-    random_corpus,
-    seconds_a_step,
-    time_call,
-    time_training,
-)
+from ardm.apps.bench.calls import time_call, time_exact_call
+from ardm.apps.bench.stopwatch import median_seconds, seconds_per_step
+from ardm.apps.bench.training import flops_per_item, matrix_rates, random_corpus, time_training
 from ardm.build import build_ardm
 from ardm.checkpoint import save_model
 from ardm.cli.main import main
@@ -36,7 +30,7 @@ def test_operations_are_counted_as_by_hand():
     assert flops_per_item(tiny_images(), CPU) == 3 * 2 * multiplications
 
 
-@pytest.mark.parametrize("config", [tiny_config(), tiny_images(), tiny_audio_config()], ids=["text", "images", "sound"])
+@pytest.mark.parametrize("config", [tiny_config(), tiny_images(), tiny_sound_config()], ids=["text", "images", "sound"])
 def test_timings_are_consistent(config):
     row = time_training(config, CPU, seconds=0.05)
     assert row.preset == config.preset
@@ -48,13 +42,26 @@ def test_timings_are_consistent(config):
 
 
 @pytest.mark.parametrize(("seconds", "num_steps"), [(0.0, 4), (10.0, 4), (10.5, 8)])
-def test_steps_are_timed_so_many_at_a_time(seconds, num_steps, monkeypatch):
+def test_steps_are_timed_several_at_once(seconds, num_steps, monkeypatch):
     """By a clock that only steps move, by 1, 2, ... seconds; the first 4 take 10."""
     taken = []
     monkeypatch.setattr("time.perf_counter", lambda: sum(taken, 0.0))
-    mean = seconds_a_step(lambda: taken.append(float(len(taken) + 1)), CPU, seconds, at_a_time=4)
+    mean = seconds_per_step(lambda: taken.append(float(len(taken) + 1)), CPU.device, seconds, steps_at_once=4)
     assert len(taken) == num_steps
     assert mean == (num_steps + 1) / 2
+
+
+@pytest.mark.parametrize(("seconds", "medians"), [(0.0, [3, 10]), (40.0, [4, 10])])
+def test_functions_are_timed_in_turn(seconds, medians, monkeypatch):
+    """By a clock that the first function moves by 1, 3, 5, 7 and the second one by 10 seconds."""
+    now, durations = [0.0], iter([1, 3, 5, 7])
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+
+    def move(seconds):
+        now[0] += seconds
+
+    runs = [lambda: move(next(durations)), lambda: move(10)]
+    assert median_seconds(runs, CPU.device, min_rounds=3, seconds=seconds) == medians
 
 
 def test_a_call_is_timed_without_gradients():
@@ -66,7 +73,7 @@ def test_a_call_is_timed_without_gradients():
 
 def test_matrix_rates_and_shapes_of_data(monkeypatch):
     seconds_of: dict[float, float] = {0.0: 1.0, 7.0: 4.0}  # of a product, by how long they are timed
-    monkeypatch.setattr(training, "seconds_a_step", lambda _, runtime, seconds, at_a_time: seconds_of[seconds])
+    monkeypatch.setattr(training, "seconds_per_step", lambda _, device, seconds, steps_at_once: seconds_of[seconds])
     rates = matrix_rates(CPU, seconds=7.0)
     assert rates.burst == 2 * 1024**3 / 1e12
     assert rates.lasting == rates.burst / 4

@@ -22,11 +22,12 @@ from tiny_exact import ALPHABET, tiny_exact
 from ardm import pretrained
 from ardm.apps.demo import coding
 from ardm.apps.demo.coding import Row, total_rows
-from ardm.apps.demo.curves import HEIGHT, WIDTH, plan_drawing
-from ardm.apps.demo.drawing import fill_images, fill_texts, middle, missing_words, passage
-from ardm.apps.demo.exhibits import find_examples, find_exhibition
+from ardm.apps.demo.curves import HEIGHT, WIDTH, plan_outlines
+from ardm.apps.demo.drawing import fill_examples, middle, missing_words, passage
+from ardm.apps.demo.models import find_examples, load_demo_models
+from ardm.apps.demo.page import shades
 from ardm.apps.demo.tables import seconds_text
-from ardm.apps.report.pieces import figure, heat_map, marked, section, shaded
+from ardm.apps.report.pages import render
 from ardm.apps.rivals.rival import OneByOne
 from ardm.checkpoint import save_model
 from ardm.cli.main import main
@@ -293,7 +294,7 @@ def test_missing_examples(bundled, tmp_path, monkeypatch, capsys):
     status, line = fails(capsys, ["demo", *out, "--examples", str(tmp_path / "empty")])
     assert (status, "holds no file for the bundled models (audio, images, text)" in line) == (1, True)
     monkeypatch.setattr(
-        "ardm.apps.demo.exhibits.__file__", str(tmp_path / "lib/python3/site-packages/ardm/apps/demo/exhibits.py")
+        "ardm.apps.demo.models.__file__", str(tmp_path / "lib/python3/site-packages/ardm/apps/demo/models.py")
     )
     with pytest.raises(UsageError, match="--examples FOLDER"):
         find_examples(None)
@@ -363,8 +364,8 @@ def test_other_models_of_text_and_files_that_are_stored(kind, tmp_path, examples
 
 
 def test_what_is_known_stays_in_fillings(bundled, examples):
-    exhibits = find_exhibition(examples, {name: BUNDLED_SUFFIXES[name] for name in KINDS}).exhibits
-    filled = fill_images(exhibits[0], 5, 2, 0) + fill_texts(exhibits[1], 5, 2, 0)
+    models, _ = load_demo_models(examples, {name: BUNDLED_SUFFIXES[name] for name in KINDS})
+    filled = [one for model in models[:2] for one in fill_examples(model, 5, 2, 0)]
     assert [one.name for one in filled] == [IMAGE, TEXT]  # a grey image is none for a model of colours
     for one in filled:
         known = one.gaps.known[: len(one.original)]
@@ -402,29 +403,37 @@ def test_totals_are_of_codecs_that_took_all_files(bundled, examples):
         rows = [Row(codec=n, num_bytes=10, num_variables=20, encode_seconds=1.0, decode_seconds=2.0) for n in names]
         return coding.CodedExample(example=example, rows=rows, notes=[], is_stored=False)
 
-    example = find_exhibition(examples, {"text": {".txt"}}).exhibits[0].examples[0]
+    example = load_demo_models(examples, {"text": {".txt"}})[0][0].examples[0]
     (total,) = total_rows([coded("a", "b"), coded("a")])
     assert (total.codec, total.num_bytes, total.bits) == ("a", 20, 4.0)
     assert (total.encode_seconds, total.decode_seconds) == (2.0, 4.0)
 
 
-def test_pieces_escape_their_texts():
-    assert marked("a<b>&", [False, True, True, False, False]) == (
-        '<div class="sample">a<span class="mark">&lt;b</span>&gt;&amp;</div>'
+def test_macros_escape_their_texts(tmp_path, monkeypatch):
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "__init__.py").write_text("")
+    (tmp_path / "texts" / "templates").mkdir()
+    (tmp_path / "texts" / "templates" / "some.html.j2").write_text(
+        '{% from "macros.html.j2" import figure, image, sample %}'
+        '{{ sample("a<b>&", ["", "mark", "mark", "", ""]) }}{{ sample("x<", classes) }}'
+        '{% call figure("<i>") %}{{ image(pixels | png, "<u>", "pixels") }}{% endcall %}'
     )
-    assert shaded("x<", np.array([0.0, 2.0])) == '<div class="sample">x<span class="b9">&lt;</span></div>'
-    assert "&lt;i&gt;" in figure("", "<i>")
-    assert section("Nothing", "", "") == ""
-    assert heat_map(np.zeros((2, 3)), 1.0).startswith('<img class="pixels" src="data:image/png;base64,')
+    monkeypatch.syspath_prepend(tmp_path)
+    classes = shades(np.array([0.0, 2.0]))
+    page = render("texts", "some.html.j2", classes=classes, pixels=np.zeros((2, 3, 3), np.uint8))
+    assert '<div class="sample">a<span class="mark">&lt;b</span>&gt;&amp;</div>' in page
+    assert '<div class="sample">x<span class="b9">&lt;</span></div>' in page
+    assert "&lt;i&gt;" in page
+    assert re.search('<img class="pixels" src="data:image/png;base64,[^"]+" alt="&lt;u&gt;">', page)
 
 
 def test_the_drawing_has_the_bits_as_its_area():
     losses = np.array([[4.0, 3.0, 2.0, 1.0], [2.0, 2.0, 1.0, 1.0]])
     best = plan(losses, 4)
-    drawing, most = plan_drawing(losses, best)
-    assert most == 4.0
-    unit = WIDTH / losses.size * HEIGHT / most
-    lost, loss = (area(path) for path in re.findall(r'class="los[ts]" d="([^"]+)"', drawing))
+    *paths, top = plan_outlines(losses, best)
+    assert top == 4.0
+    unit = WIDTH / losses.size * HEIGHT / top
+    lost, loss = map(area, paths)
     assert loss == pytest.approx(losses.sum() * unit, rel=1e-3)
     assert lost == pytest.approx(best.bits * unit, rel=1e-3)
 

@@ -1,10 +1,10 @@
-"""The rows of a codec benchmark for a reader."""
+"""The tables of the codec benchmark."""
 
 from ardm.apps.bench.codecs import ALLOWED_BITS, ALLOWED_SHARE, CodecTiming, NetworkFigures
 from ardm.apps.bench.items import UNITS, Media
 
 NAME = 36
-"""Characters of the first column."""
+"""Width of the first column."""
 
 
 def codec_header(media: Media) -> str:
@@ -16,31 +16,23 @@ def codec_header(media: Media) -> str:
 
 
 def codec_line(row: CodecTiming) -> str:
-    """Bits, seconds once, items and KB of items in a second."""
+    """A row with bits, seconds to prepare, and items and kilobytes of items per second."""
     if row.failure is not None:
         return f"{row.name:{NAME}} {row.failure}"
     interval = "" if row.half_width is None else f" ± {row.half_width:.4f}"
     return (
         f"{row.name:{NAME}} {f'{row.bits_per_variable:.4f}{interval}':>19} {row.prepare_seconds:>7.2f} s "
-        f"{_items(row.encode_items_per_second)} {_items(row.decode_items_per_second)} "
-        f"{_kilobytes(row.encode_bytes_per_second)} {_kilobytes(row.decode_bytes_per_second)}"
+        f"{_number(row.encode_items_per_second):>9} items/s {_number(row.decode_items_per_second):>9} items/s "
+        f"{_number(row.encode_bytes_per_second, 1000):>8} KB/s {_number(row.decode_bytes_per_second, 1000):>8} KB/s"
     )
 
 
-def _items(rate: float | None) -> str:
-    return f"{_number(rate):>9} items/s"
-
-
-def _kilobytes(rate: float | None) -> str:
-    return f"{_number(None if rate is None else rate / 1000):>8} KB/s"
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:,.{0 if value >= 1000 else 2}f}"
+def _number(value: float | None, unit: int = 1) -> str:
+    return "" if value is None else f"{value / unit:,.{0 if value / unit >= 1000 else 2}f}"
 
 
 def network_header() -> str:
-    """The line above the rows of codecs with a network."""
+    """The line above rows of codecs with a network."""
     allowed = f"<= {ALLOWED_SHARE:.1%} + {ALLOWED_BITS} bits"
     return (
         f"{'':{NAME}} {'ideal bits':>10} {'payload above them':>22} {allowed:>17} {'header':>10} "
@@ -49,9 +41,9 @@ def network_header() -> str:
 
 
 def network_line(name: str, figures: NetworkFigures, num_items: int) -> str:
-    """Ideal bits of a variable, what payloads and headers add, and the network's part of the time."""
+    """A row with ideal bits, payloads above them, headers and the network's share of the time."""
     above = f"{figures.payload_above_ideal_bits:.1f} bits, {figures.payload_above_ideal_share:.3%}"
-    stored = f", {figures.num_stored} stored, shorter so than coded" if figures.num_stored else ""
+    stored = f", {figures.num_stored} stored, which is shorter than coded" if figures.num_stored else ""
     within = f"{figures.num_within_allowance} of {num_items}"
     return (
         f"{name:{NAME}} {figures.ideal_bits_per_variable:>10.4f} {above:>22} {within:>17} "

@@ -1,4 +1,4 @@
-"""What codecs are compared on: items of a corpus or whole files, their sizes, and whether they came back."""
+"""Items for codecs, from a corpus or from files: their sizes, and whether they were restored."""
 
 import math
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from ardm.codec.format.fields import ImageFields, SoundFields
-from ardm.data.corpus import Corpus, Split
+from ardm.data.corpus import Corpus, Split, spread
 from ardm.data.images import Pixels
 from ardm.data.sound_files import Sound
 from ardm.data.sounds import ZERO_CLASS
@@ -18,35 +18,34 @@ Item = bytes | Pixels | Sound
 """Text is UTF-8; images are grey or RGB, with or without alpha; sounds are mono or stereo."""
 
 UNITS: dict[Media, str] = {"images": "sub-pixel", "text": "character", "bytes": "byte", "audio": "sample"}
-"""What a variable of an item is."""
+"""The name of a variable."""
+TRAINING_VARIABLES = 8_000_000
+"""Variables of the training items; more would help further, but PPMd reads all of them for each item."""
 
 
 def media_of(corpus: Corpus) -> Media:
-    """What a corpus holds."""
+    """The kind of a corpus's items."""
     if corpus.alphabet is not None:
         return "bytes" if corpus.alphabet.characters is None else "text"
     return "images" if corpus.sample_rate is None else "audio"
 
 
 def spread_items(corpus: Corpus, split: Split, shape: Shape, num_items: int, seed: int | None = None) -> list[Item]:
-    """So many items, or all if there are fewer: one of each of as many equal stretches of a split.
-
-    See `spread_places` for which of its stretch it is.
-    """
+    """At most this number of items, spread over a split (see `spread_places`)."""
     rows = corpus.items(split, shape)
     return [item_of(rows[place], corpus, shape) for place in spread_places(len(rows), num_items, seed)]
 
 
 def spread_places(length: int, count: int, seed: int | None = None) -> list[int]:
-    """So many places below a length, or all: of as many equal stretches each its first or, with a seed, any of it."""
+    """At most `count` places below a length: the first of each of equal stretches or, with a seed, a random one."""
     count = min(count, length)
-    bounds = np.arange(count + 1) * length // count
+    bounds = np.array([*spread(count, length), length])
     places = bounds[:-1] if seed is None else np.random.default_rng(seed).integers(bounds[:-1], bounds[1:])
     return [int(place) for place in places]
 
 
-def training_items(corpus: Corpus, shape: Shape, num_variables: int) -> list[Item]:
-    """The last items of the training split, of so many variables together; none where no rival learns from them."""
+def training_items(corpus: Corpus, shape: Shape, num_variables: int = TRAINING_VARIABLES) -> list[Item]:
+    """The last items of the training split with this many variables; none if no rival learns from them."""
     if media_of(corpus) not in ("text", "bytes"):
         return []
     rows = corpus.items("train", shape)[-max(1, num_variables // math.prod(shape)) :]
@@ -54,7 +53,7 @@ def training_items(corpus: Corpus, shape: Shape, num_variables: int) -> list[Ite
 
 
 def item_of(classes: np.ndarray, corpus: Corpus, shape: Shape) -> Item:
-    """What the classes of a corpus's item stand for."""
+    """The item that the classes of a corpus represent."""
     if corpus.alphabet is not None:
         return corpus.alphabet.decode(classes)
     if corpus.sample_rate is None:
@@ -64,13 +63,13 @@ def item_of(classes: np.ndarray, corpus: Corpus, shape: Shape) -> Item:
 
 
 def media_of_content(content: Content) -> Media:
-    """What a user's file holds."""
+    """The kind of a user's file."""
     kinds: dict[str, Media] = {"image": "images", "sound": "audio", "text": "text", "bytes": "bytes"}
     return kinds[content.fields.kind]
 
 
 def item_of_content(content: Content) -> Item:
-    """A user's file as codecs take it."""
+    """A user's file as an item."""
     if isinstance(content.fields, ImageFields):
         return pixels_of(content)
     if isinstance(content.fields, SoundFields):
@@ -79,29 +78,26 @@ def item_of_content(content: Content) -> Item:
 
 
 def num_variables(item: Item, media: Media) -> int:
-    """Sub-pixels, characters, bytes or samples."""
+    """The number of sub-pixels, characters, bytes or samples."""
     if isinstance(item, bytes):
         return len(item.decode()) if media == "text" else len(item)
     return item.frames.size if isinstance(item, Sound) else item.size
 
 
 def num_bytes(item: Item) -> int:
-    """The size of an item as it is."""
+    """The size of an uncoded item."""
     if isinstance(item, bytes):
         return len(item)
     return item.frames.nbytes if isinstance(item, Sound) else item.nbytes
 
 
 def has_alpha(item: Item) -> bool:
-    """Whether it is an image whose last channel is alpha."""
+    """Whether an item is an image with alpha."""
     return isinstance(item, np.ndarray) and item.shape[2] in (2, 4)
 
 
 def is_same(item: Item, again: Item) -> bool:
-    """Whether an item was restored.
-
-    A grey image may come back as three equal channels, and without an alpha that is opaque everywhere: so does WebP.
-    """
+    """Whether an item was restored; grey may come back as RGB and opaque alpha may be missing, as WebP does it."""
     match item, again:
         case bytes(), bytes():
             return item == again
@@ -113,16 +109,12 @@ def is_same(item: Item, again: Item) -> bool:
 
 
 def _is_same_image(item: Pixels, again: Pixels) -> bool:
-    if item.dtype != again.dtype or _colours(item).shape[2] > _colours(again).shape[2]:
-        return False
-    return np.array_equal(_with_alpha(item), _with_alpha(again))
+    num_colours = [pixels.shape[2] - has_alpha(pixels) for pixels in (item, again)]
+    is_like = item.dtype == again.dtype and num_colours[0] <= num_colours[1]
+    return is_like and np.array_equal(_rgba(item), _rgba(again))
 
 
-def _colours(pixels: Pixels) -> Pixels:
-    return pixels[:, :, :-1] if has_alpha(pixels) else pixels
-
-
-def _with_alpha(pixels: Pixels) -> Pixels:
-    """As RGB and alpha."""
-    alpha = pixels[:, :, -1:] if has_alpha(pixels) else np.full((*pixels.shape[:2], 1), 255, pixels.dtype)
-    return np.concatenate((np.broadcast_to(_colours(pixels), (*pixels.shape[:2], 3)), alpha), axis=2)
+def _rgba(pixels: Pixels) -> Pixels:
+    opaque = np.full_like(pixels[:, :, :1], 255)
+    colours, alpha = (pixels[:, :, :-1], pixels[:, :, -1:]) if has_alpha(pixels) else (pixels, opaque)
+    return np.dstack([np.broadcast_to(colours, (*pixels.shape[:2], 3)), alpha])

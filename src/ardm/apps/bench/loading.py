@@ -1,4 +1,4 @@
-"""Speed of a packed data set's loader, alone and in training, beside what training steps need."""
+"""Speed of a packed data set's loader, alone and in training, compared with the needs of training steps."""
 
 import os
 import time
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import torch
 
-from ardm.apps.bench.training import random_corpus, seconds_a_step, synchronize, warm_up
+from ardm.apps.bench.stopwatch import seconds_per_step, synchronize
+from ardm.apps.bench.training import random_corpus, warm_up
 from ardm.config import RunConfig
 from ardm.data.packed.description import open_pack
 from ardm.data.packed.sampler import AHEAD, StreamSampler, num_bytes
@@ -18,20 +19,20 @@ from ardm.train.trainer import Trainer
 
 @dataclass(frozen=True, kw_only=True)
 class Loading:
-    """How fast batches come."""
+    """The speed of the loader alone."""
 
     items_per_second: float
     bytes_per_second: float
-    """Of items as they are stored."""
+    """Bytes of items as they are stored."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Streaming:
-    """Training steps on the packed data."""
+    """The speed of training steps with the loader."""
 
     items_per_second: float
     waiting: float
-    """The share of the time that steps waited for their batches."""
+    """Fraction of the time that steps waited for their batches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,30 +43,30 @@ class LoaderTiming:
     data: str
     batch_size: int
     cold: Loading
-    """After the system was asked to forget the shards; it may keep them, as may the disk."""
+    """Speed once the system was asked to forget the shards; it may keep them, as may the disk."""
     warm: Loading
-    """The same batches again."""
+    """Speed for the same batches again."""
     needed_items_per_second: float
-    """What training steps take when all items are on the device already, or what was given instead."""
+    """Speed of training steps with all items on the device, or the given one."""
     headroom: float
-    """How many times as fast the warm loader is."""
+    """Ratio of the warm loader's speed to the needed one."""
     streaming: Streaming | None
-    """None where a number of items was given."""
+    """None if the needed speed was given."""
 
 
 def time_loader(
     config: RunConfig, path: Path, runtime: Runtime, *, needed: float | None = None, seconds: float = 10.0
 ) -> LoaderTiming:
-    """The loader alone, cold and warm, and training steps with and without it, each for about so many seconds."""
+    """The loader alone, cold and warm, and training steps with and without it, each for about this many seconds."""
     forget(path)
     sampler = load_corpus(config.data, path).sampler(config.data.shape, runtime.device)
     assert isinstance(sampler, StreamSampler)
-    sampler.finish = lambda values, generator: values  # what is done on the device is no part of loading
+    sampler.finish = lambda values, generator: values  # work on the device is no part of loading
     cold, num_batches = time_batches(sampler, config.train.shard_size, seconds=seconds)
     warm, _ = time_batches(sampler, config.train.shard_size, num_batches=num_batches)
-    streaming = None if needed is not None else time_streaming(config, path, runtime, seconds)
+    streaming = None
     if needed is None:
-        needed = time_resident(config, runtime, seconds)
+        streaming, needed = time_streaming(config, path, runtime, seconds), time_resident(config, runtime, seconds)
     return LoaderTiming(
         preset=config.preset,
         data=open_pack(path).about.title,
@@ -81,7 +82,7 @@ def time_loader(
 def time_batches(
     sampler: StreamSampler, num_items: int, *, seconds: float | None = None, num_batches: int | None = None
 ) -> tuple[Loading, int]:
-    """Batches drawn one after the other for so many seconds, or so many of them, and how many there were."""
+    """The speed of drawing batches for some seconds, or a number of batches, and that number."""
     generator, count, started = torch.Generator(sampler.device), 0, time.perf_counter()
 
     def is_done() -> bool:
@@ -103,20 +104,20 @@ def time_streaming(config: RunConfig, path: Path, runtime: Runtime, seconds: flo
     sampler = trainer.sampler
     assert isinstance(sampler, StreamSampler)
     before, first = sampler.waited_seconds, trainer.step
-    a_step = seconds_a_step(trainer.train_step, runtime, seconds)
-    waiting = (sampler.waited_seconds - before) / (a_step * (trainer.step - first))
-    return Streaming(items_per_second=config.train.batch_size / a_step, waiting=waiting)
+    mean = seconds_per_step(trainer.train_step, runtime.device, seconds)
+    waiting = (sampler.waited_seconds - before) / (mean * (trainer.step - first))
+    return Streaming(items_per_second=config.train.batch_size / mean, waiting=waiting)
 
 
 def time_resident(config: RunConfig, runtime: Runtime, seconds: float) -> float:
-    """Items a second of training steps on random items that are on the device."""
+    """Items per second of training steps on random items that are on the device."""
     trainer = Trainer(config, random_corpus(config), runtime)
     warm_up(trainer.train_step)
-    return config.train.batch_size / seconds_a_step(trainer.train_step, runtime, seconds)
+    return config.train.batch_size / seconds_per_step(trainer.train_step, runtime.device, seconds)
 
 
 def forget(path: Path) -> None:
-    """Ask the system to drop what it keeps of a packed data set in memory, where it can be asked."""
+    """Ask the system to drop its cache of a packed data set, if it can be asked."""
     for shard in open_pack(path).about.shards:
         if hasattr(os, "posix_fadvise"):
             descriptor = os.open(path / shard.file, os.O_RDONLY)
@@ -125,30 +126,3 @@ def forget(path: Path) -> None:
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             finally:
                 os.close(descriptor)
-
-
-WORDS = """\
-Items a second: of the loader alone, cold (shards read from disk) and warm (from memory), beside those that training
-steps need when all items are on the device, and of training steps with the loader, which wait for it so much of their
-time.
-"""
-
-
-def loader_header() -> str:
-    """The columns of `loader_line`, below what they are."""
-    columns = f"{'':14} {'batch':>5} {'cold':>20} {'warm':>20} {'needed':>9} {'ratio':>8} training with the loader"
-    return f"{WORDS}{columns}"
-
-
-def loader_line(row: LoaderTiming) -> str:
-    """A row for a reader."""
-    cold, warm = (
-        f"{speed.items_per_second:,.0f} {speed.bytes_per_second / 1e6:,.0f} MB/s" for speed in (row.cold, row.warm)
-    )
-    streaming = (
-        "" if row.streaming is None else f"{row.streaming.items_per_second:,.1f} ({row.streaming.waiting:.1%} waiting)"
-    )
-    return (
-        f"{row.preset:14} {row.batch_size:>5} {cold:>20} {warm:>20} {row.needed_items_per_second:>9,.1f} "
-        f"{row.headroom:>7.1f}x {streaming}"
-    )

@@ -1,29 +1,28 @@
-"""Our codec in the benchmark: its files, its ideal bits, and the time that its network takes."""
+"""Our codec in the benchmark: its files, its ideal bits, and the time of its network."""
 
-import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float64
 from torch import Tensor
 
-from ardm.apps.bench.codecs import CodedBits
-from ardm.apps.bench.items import Item, item_of_content
+from ardm.apps.bench.codecs import CodedBits, NetworkCodec
+from ardm.apps.bench.items import Item, item_of_content, spread_places
 from ardm.apps.bench.stopwatch import Stopwatch
 from ardm.checkpoint import TrainedModel
 from ardm.codec.batching import Batching
-from ardm.codec.canvases import SLAB_VARIABLES, stacked
 from ardm.codec.coding_plan import orders_and_schedule
-from ardm.codec.format.entries import pack
-from ardm.codec.items import ItemCodec
-from ardm.codec.windows import cut, windows
+from ardm.codec.format.entries import Entry, Limits
+from ardm.codec.format.options import Options
 from ardm.compression.content_codec import CodecSet, ContentCodec, Restored
+from ardm.compression.sources import find_sources
 from ardm.data.sound_files import Sound
+from ardm.errors import DataError, TooLargeError
 from ardm.exact.network import ExactNetwork
-from ardm.media.contents import Content, bytes_content, image_content, sound_content, text_content
-from ardm.orders import Shape
+from ardm.media.contents import Content, content_of
+from ardm.media.layout import Placement
 
 
 class TimedNetwork(ExactNetwork):
@@ -34,60 +33,33 @@ class TimedNetwork(ExactNetwork):
         self.watch = Stopwatch(next(network.buffers()).device)
 
     def integers(self, *arguments: Tensor) -> Tensor:
-        """The outputs of the network."""
         with self.watch.running():
             return super().integers(*arguments)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class OurCodec:
+class OurCodec(NetworkCodec):
     """A model's codec at a number of calls."""
 
     codec: ContentCodec
-    item_codec: ItemCodec
-    """Measures what the network itself gives items."""
     network: TimedNetwork
-    shape: Shape
     is_text: bool
     """Whether bytes are UTF-8."""
-    num_calls: int
-    batch_size: int
-    device: str
-    source: str = "ardm itself"
-
-    @property
-    def name(self) -> str:
-        """With the calls that it makes for an item."""
-        return f"ardm, {self.num_calls} calls"
 
     @property
     def network_seconds(self) -> float:
-        """Spent in the network so far."""
         return self.network.watch.seconds
 
-    def is_available(self) -> bool:
-        """Always."""
-        return True
-
-    def prepare(self, training: Sequence[Item]) -> "OurCodec":
-        """The model has learnt already."""
-        return self
-
     def encode(self, items: Sequence[Item]) -> list[bytes]:
-        """A single file for each item."""
-        contents, options = [self._content(item) for item in items], self.codec.options(self.num_calls)
-        return [self.codec.file_of(entry) for entry in self.codec.encode(contents, options, self._batching)]
+        entries = self.codec.encode(list(map(self._placed, items)), self._options, self._batching)
+        return [self.codec.file_of(entry) for entry in entries]
 
     def decode(self, files: Sequence[bytes]) -> list[Item]:
-        """The items of the files."""
-        models = CodecSet([self.codec])
-        entries = [models.entry_of(file) for file in files]
-        return [_item(restored) for restored in self.codec.decode(entries, self._batching)]
+        return [_item(restored) for restored in self.codec.decode(self._entries(files), self._batching)]
 
     def coded_bits(self, items: Sequence[Item], files: Sequence[bytes]) -> CodedBits:
-        """The sizes of the files' bodies, and the bits of the exact network."""
-        models = CodecSet([self.codec])
-        packed = [pack(models.entry_of(file)) for file in files]
+        """The sizes of the files' bodies, and the bits by the exact network."""
+        packed = [entry.packed for entry in self._entries(files)]
         return CodedBits(
             ideal=self._ideal_bits(items),
             payload=8 * np.array([len(body) for _, body in packed]),
@@ -95,34 +67,41 @@ class OurCodec:
         )
 
     def _ideal_bits(self, items: Sequence[Item]) -> Float64[np.ndarray, "N"]:
-        shown = (
-            (number, cut(canvas, window, self.shape))
-            for number, item in enumerate(items)
-            for canvas in self.codec.place(self._content(item)).canvases
-            for window in windows(canvas.values.shape, self.shape)
-        )
-        bits, num_held = np.zeros(len(items)), max(self.batch_size, SLAB_VARIABLES // math.prod(self.shape))
-        while slab := list(itertools.islice(shown, num_held)):
-            own = self.item_codec.measure(stacked([one for _, one in slab]), self._batching)
-            bits += np.bincount([number for number, _ in slab], own, minlength=len(items))
-        return bits
+        placed = list(map(self._placed, items))
+        together = replace(placed[0], canvases=[canvas for one in placed for canvas in one.canvases])
+        bits = iter(self.codec.measure(together, self._options, self._batching))
+        return np.array([sum(float(next(bits).sum()) for _ in one.canvases) for one in placed])
+
+    def _entries(self, files: Sequence[bytes]) -> list[Entry]:
+        codecs = CodecSet([self.codec])
+        return [codecs.entry_of(file) for file in files]
+
+    @property
+    def _options(self) -> Options:
+        return self.codec.options(self.num_calls)
 
     @property
     def _batching(self) -> Batching:
         return Batching(batch_size=self.batch_size)
 
-    def _content(self, item: Item) -> Content:
+    def _placed(self, item: Item) -> Placement:
         if isinstance(item, Sound):
-            return sound_content(item.frames, item.rate)
+            return self.codec.place(content_of(item.frames, item.rate))
         if isinstance(item, bytes):
-            return text_content(item.decode()) if self.is_text else bytes_content(item)
-        return image_content(item[:, :, 0] if item.shape[2] == 1 else item)
+            return self.codec.place(content_of(item.decode() if self.is_text else item))
+        return self.codec.place(content_of(item[:, :, 0] if item.shape[2] == 1 else item))
+
+
+def _item(restored: Restored) -> Item:
+    if not isinstance(restored, Content):
+        raise restored
+    return item_of_content(restored)
 
 
 def our_codecs(trained: TrainedModel, budgets: Sequence[int] = (), *, batch_size: int | None = None) -> list[OurCodec]:
-    """An exact model's codec at the richest of its schedules within each budget of calls, each schedule once.
+    """An exact model's codec with its best schedule within each budget of calls, without repetition.
 
-    Without budgets: at its own number of calls. Without a batch size: as many rows as `ardm compress` would take.
+    Without budgets, the model's default schedule; without a batch size, as many rows as `ardm compress` takes.
     """
     ContentCodec(trained)  # or an error that says what is missing
     assert trained.exact is not None
@@ -132,26 +111,40 @@ def our_codecs(trained: TrainedModel, budgets: Sequence[int] = (), *, batch_size
 
 
 def _our_codec(trained: TrainedModel, number: int, batch_size: int | None) -> OurCodec:
-    """The codec with one of the model's schedules."""
     assert trained.exact is not None
-    coding, model = trained.exact.coding, trained.model
-    network, schedule = TimedNetwork(trained.exact.network), coding.schedules[number]
-    device = next(network.buffers()).device
-    orders, schedule = orders_and_schedule(coding.order, model.shape, schedule)
+    coding, network = trained.exact.coding, TimedNetwork(trained.exact.network)
+    device, shape = next(network.buffers()).device, trained.model.shape
+    _, schedule = orders_and_schedule(coding.order, shape, coding.schedules[number])
     return OurCodec(
+        name=f"ardm, {schedule.num_calls} calls",
         codec=ContentCodec(replace(trained, exact=replace(trained.exact, network=network))),
-        item_codec=ItemCodec(network, model.parametrization, model.shape, orders, schedule, device=device),
         network=network,
-        shape=model.shape,
         is_text=trained.alphabet is not None and trained.alphabet.characters is not None,
         num_calls=schedule.num_calls,
-        batch_size=Batching(batch_size=batch_size).rows(model.shape, device),
+        batch_size=Batching(batch_size=batch_size).rows(shape, device),
         device=str(device),
     )
 
 
-def _item(restored: Restored) -> Item:
-    """What `OurCodec` was given."""
-    if not isinstance(restored, Content):
-        raise restored
-    return item_of_content(restored)
+def read_files(arguments: Sequence[str], codec: ContentCodec, num_files: int, seed: int | None = None) -> list[Content]:
+    """The contents of at most this number of files, spread over those of the arguments that are not empty.
+
+    A DataError or a TooLargeError for a file that the model cannot code.
+    """
+    sources = find_sources(arguments, codec.layout.suffixes)
+    paths = [source.path for source in sources if source.path.stat().st_size]
+    if not paths:
+        raise DataError(f"{', '.join(arguments)}: nothing to code, all files are empty")
+    return [_read(paths[place], codec) for place in spread_places(len(paths), num_files, seed)]
+
+
+def _read(path: Path, codec: ContentCodec) -> Content:
+    try:
+        Limits().check("content_bytes", path.stat().st_size)
+        content = codec.layout.read(path)
+        codec.place(content)
+    except TooLargeError as error:
+        raise TooLargeError(f"{path} is {error}") from None
+    if not content.num_variables:
+        raise DataError(f"{path} holds nothing to code; leave it out")
+    return content

@@ -1,10 +1,9 @@
-"""A plain PyTorch training loop of a preset's size, as one writes it in a page, to stand beside ardm's training step.
+"""A plain PyTorch training loop of a preset's size, as one writes it on a page, to compare with ardm's training step.
 
-It trains an order-agnostic model (Alg. 2) with AdamW, in bfloat16 by autocast on CUDA: a step and an order for each
-item of a batch, the cross-entropies of all variables in float32, those of hidden ones counted. Text is modelled by
-PyTorch's own `TransformerEncoder` with as many layers, channels, heads and hidden channels. PyTorch has no network for
-images; there it is the preset's own, as it stands, not compiled unless told so. Nothing else of ardm's step is in it:
-no second optimiser, no averaged weights, no profile of losses.
+It trains an order-agnostic model (Alg. 2) with AdamW, in bfloat16 by autocast on CUDA: a random step and order for each
+item, and the cross-entropies of hidden variables in float32. The network for text is PyTorch's `TransformerEncoder` of
+the preset's size; for images, where PyTorch has none, it is the preset's own. Nothing else of ardm's step is in it: no
+second optimiser, no averaged weights, no profile of losses.
 """
 
 from collections.abc import Callable
@@ -25,13 +24,13 @@ from ardm.apps.bench.training import (
     training_flops,
 )
 from ardm.build import build_ardm, build_parametrization
-from ardm.config import PaperTransformerConfig, RunConfig, TransformerConfig
+from ardm.config import PaperTransformerConfig, RunConfig, TrainConfig, TransformerConfig
 from ardm.errors import UsageError
 from ardm.runtime.device import Runtime
 
 
 class PlainTransformer(nn.Module):
-    """PyTorch's Transformer between an embedding and a linear map, with a learnt vector for each position."""
+    """PyTorch's Transformer between an embedding and a linear map, with learnt positions."""
 
     def __init__(self, num_layers: int, width: int, num_heads: int, hidden: int, *, length: int, classes: int) -> None:
         super().__init__()
@@ -44,7 +43,7 @@ class PlainTransformer(nn.Module):
         self.head = nn.Linear(width, classes)
 
     def forward(self, inputs: Int[Tensor, "B D"], revealed: Bool[Tensor, "B D"]) -> Float[Tensor, "B D K"]:
-        """Logits of every variable; hidden ones have a class of their own, so that the mask adds nothing."""
+        """Logits of every variable; the mask is not needed, because hidden variables have a special class."""
         logits: Tensor = self.head(self.encoder(self.embedding(inputs) + self.positions))
         return logits
 
@@ -65,13 +64,13 @@ class OwnNetwork(nn.Module):
 
 
 def check_plain(config: RunConfig) -> None:
-    """A usage error for what the plain loop does not train."""
+    """Raise a UsageError for a model that the plain loop cannot train."""
     if config.depth.base is not None or config.data.medium == "sound":
         raise UsageError("the plain loop is for order-agnostic models of text and images: leave out --plain")
 
 
 def plain_network(config: RunConfig, num_classes: int) -> nn.Module:
-    """The network of the plain loop for a preset."""
+    """The plain loop's network for a preset."""
     sizes, length = config.network, config.data.num_variables
     if isinstance(sizes, TransformerConfig):
         num_heads, hidden = sizes.width // sizes.head_width, sizes.mlp_ratio * sizes.width
@@ -94,15 +93,15 @@ def plain_loss(network: nn.Module, x: Int[Tensor, "B D"], hidden_value: int) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class BesidePlain(TrainTiming):
-    """The training step of one preset beside the plain loop."""
+    """The training steps of a preset and of the plain loop."""
 
     plain: TrainTiming
     speedup: float
-    """How many times as many items a second ours has."""
+    """Ratio of our items per second to those of the plain loop."""
 
 
 def time_beside_plain(config: RunConfig, runtime: Runtime, *, seconds: float, compiled: bool) -> BesidePlain:
-    """Our steps, then those of the plain loop, each for about so many seconds."""
+    """Our steps, then those of the plain loop, each for about this many seconds."""
     ours = time_training(config, runtime, seconds=seconds)
     rates = MatrixRates(burst=ours.burst_teraflops, lasting=ours.matrix_teraflops)
     plain = time_plain(config, runtime, rates=rates, seconds=seconds, compiled=compiled)
@@ -112,16 +111,17 @@ def time_beside_plain(config: RunConfig, runtime: Runtime, *, seconds: float, co
 def time_plain(
     config: RunConfig, runtime: Runtime, *, rates: MatrixRates, seconds: float = 10.0, compiled: bool = False
 ) -> TrainTiming:
-    """Steps of the plain loop for about so many seconds."""
+    """Steps of the plain loop for about this many seconds."""
     corpus = random_corpus(config)
     hidden_value = build_parametrization(config.depth, corpus.num_classes).depth.absorbing_value
     network = plain_network(config, corpus.num_classes).to(runtime.device)
     items = torch.from_numpy(corpus.items("train", config.data.shape)).to(runtime.device).long()
     flops = training_flops(lambda x: plain_loss(network, x, hidden_value), items[:COUNTED_ITEMS], runtime)
-    step = _step_function(config, network, items, hidden_value, runtime, compiled=compiled)
+    if compiled:
+        network.compile()
     return timed_steps(
         "compiled loop" if compiled else "plain loop",
-        step,
+        _step_function(config.train, network, items, hidden_value, runtime),
         network,
         runtime,
         batch_size=config.train.batch_size,
@@ -132,21 +132,12 @@ def time_plain(
 
 
 def _step_function(
-    config: RunConfig,
-    network: nn.Module,
-    items: Int[Tensor, "N D"],
-    hidden_value: int,
-    runtime: Runtime,
-    *,
-    compiled: bool,
+    train: TrainConfig, network: nn.Module, items: Int[Tensor, "N D"], hidden_value: int, runtime: Runtime
 ) -> Callable[[], None]:
-    """One training step."""
-    train = config.train
+    """A function that takes a training step."""
     optimizer = torch.optim.AdamW(
         network.parameters(), lr=train.learning_rate, betas=train.betas, weight_decay=train.weight_decay
     )
-    if compiled:
-        network.compile()
 
     def step() -> None:
         x = items[torch.randint(len(items), (train.batch_size,), device=items.device)]

@@ -1,18 +1,19 @@
-"""Time and memory of the planner beside the paper's O(D^3) recurrence, in NumPy and (where installed) JAX.
+"""Time and memory of the planner and of the paper's O(D^3) recurrence, in NumPy and (if installed) JAX.
 
 Symbols as in `ardm.planner`: `S` stages, `D` steps, `L[t]` losses, `B` calls.
 """
 
 import importlib.util
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int32
 
+from ardm.apps.bench.stopwatch import median_seconds
 from ardm.planner import every_budget, plan
 
 PAPER_STEPS = 3072
@@ -21,20 +22,20 @@ PAPER_STEPS = 3072
 
 @dataclass(frozen=True, kw_only=True)
 class PlanTiming:
-    """One row of the benchmark."""
+    """The time and memory of one algorithm."""
 
     name: str
-    """Which algorithm, and what it runs on."""
+    """The algorithm, and the library that runs it."""
     num_stages: int
-    """Number of stages S planned together."""
+    """Stages S planned together."""
     num_steps: int
-    """Number of steps D of a stage."""
+    """Steps D per stage."""
     budgets: int
-    """How many budgets one run answers."""
+    """Budgets that one run answers."""
     seconds: float
-    """Median wall time of one run, compilation not counted."""
+    """Median seconds of a run without compilation."""
     table_bytes: int
-    """Bytes of the arrays that live at once, the losses and the schedule itself not counted."""
+    """Bytes of the arrays that live at once, without the losses and the schedule."""
 
 
 def run_plan_benchmark(
@@ -46,21 +47,19 @@ def run_plan_benchmark(
     repeats: int = 5,
     seed: int = 0,
 ) -> list[PlanTiming]:
-    """Timings of the planner and of the paper's recurrence, on synthetic losses.
+    """Timings of the planner and of the paper's recurrence on synthetic losses.
 
-    `table_steps` are the sizes D for all budgets at once, `reference_steps` those for the paper's recurrence,
-    which is slow: by default sizes of seconds; `full` adds 3072, which takes minutes. `single_budgets` holds
-    (S, D, B) for one budget over all stages.
+    All budgets at once for the sizes D in `table_steps`, the slow recurrence for those in `reference_steps` (with
+    `full` also 3072, in minutes), and one budget for the (S, D, B) in `single_budgets`.
     """
     rows = [_time_table(num_steps, repeats, seed) for num_steps in table_steps]
     for num_steps in (*reference_steps, *([PAPER_STEPS] if full else [])):
         rows.extend(_time_references(synthetic_profile(num_steps, seed)))
-    rows.extend(_time_single(*sizes, repeats, seed) for sizes in single_budgets)
-    return rows
+    return rows + [_time_single(*sizes, repeats, seed) for sizes in single_budgets]
 
 
 def synthetic_profile(num_steps: int, seed: int) -> Float[np.ndarray, "D"]:
-    """Losses like a trained model's, from 7 to 1 bits: random drops, large at first and small later."""
+    """Losses like those of a trained model, from 7 to 1 bits, with random drops that get smaller."""
     drops = np.random.default_rng(seed).exponential(size=num_steps)
     drops *= np.exp(-5.0 * np.arange(num_steps) / num_steps)
     remaining: np.ndarray = np.cumsum(drops[::-1])[::-1] / drops.sum()
@@ -74,7 +73,7 @@ def paper_recurrence(
 
     `costs[b, t] = min_i costs[b - 1, i] + max(t - i, 0) L[i]` and `dimensions[b, t]` is the minimising `i`,
     for b and t in 0..D (E = D + 1). As in the paper a group may be empty, so `costs[b]` is the least cost of
-    at most b groups; for losses that do not increase it is that of exactly b as well.
+    at most b groups; for losses that do not increase, also that of exactly b.
     """
     transitions = _transitions(losses)
     ends = np.arange(losses.size + 1)
@@ -112,7 +111,7 @@ def jax_recurrence(losses: Float[np.ndarray, "D"]) -> Callable[[], tuple[np.ndar
 
 
 def _transitions(losses: np.ndarray) -> np.ndarray:
-    """Costs of a group from i to t, at [t, i] so that the minimum over i runs along memory."""
+    """Costs of a group from i to t, at [t, i] so that the minimum over i is contiguous."""
     ends = np.arange(losses.size + 1)
     lengths = np.maximum(ends[:, None] - ends, 0)
     return np.asarray(lengths * np.append(losses, 0.0))
@@ -126,7 +125,7 @@ def _time_table(num_steps: int, repeats: int, seed: int) -> PlanTiming:
         num_stages=1,
         num_steps=num_steps,
         budgets=num_steps,
-        seconds=_median_seconds(lambda: every_budget(losses), repeats),
+        seconds=_median(lambda: every_budget(losses), repeats),
         table_bytes=table.bits.nbytes + table.origins.nbytes + _sweep_bytes(num_steps),
     )
 
@@ -139,13 +138,13 @@ def _time_single(num_stages: int, num_steps: int, num_calls: int, repeats: int, 
         num_stages=num_stages,
         num_steps=num_steps,
         budgets=1,
-        seconds=_median_seconds(lambda: plan(losses, num_calls), repeats),
+        seconds=_median(lambda: plan(losses, num_calls), repeats),
         table_bytes=_sweep_bytes(num_steps),
     )
 
 
 def _time_references(losses: np.ndarray) -> Iterator[PlanTiming]:
-    """One run each, as they are slow; compiled beforehand."""
+    """A single run of each recurrence, because they are slow; compiled before."""
     runs: dict[str, Callable[[], tuple[np.ndarray, np.ndarray]]] = {}
     runs["paper's recurrence, NumPy"] = lambda: paper_recurrence(losses)
     if importlib.util.find_spec("jax") is not None:
@@ -164,14 +163,9 @@ def _time_references(losses: np.ndarray) -> Iterator[PlanTiming]:
 
 
 def _sweep_bytes(num_steps: int) -> int:
-    """Two rows of costs or a row of costs and one of origins, the lines and their crossings: 8 bytes each."""
+    """8 bytes for each of two rows of costs (or one of origins), the lines and their crossings."""
     return 4 * 8 * num_steps
 
 
-def _median_seconds(run: Callable[[], object], repeats: int) -> float:
-    seconds = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - begin)
-    return statistics.median(seconds)
+def _median(run: Callable[[], object], repeats: int) -> float:
+    return median_seconds([run], torch.device("cpu"), min_rounds=repeats)[0]

@@ -1,22 +1,23 @@
 """Time and memory of sampling in batches, as `ardm sample` does it."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ardm.apps.bench.stopwatch import Stopwatch
-from ardm.apps.bench.training import peak_bytes, random_corpus, reset_peak, synchronize
+from ardm.apps.bench.stopwatch import Stopwatch, seconds_per_step, synchronize
+from ardm.apps.bench.training import peak_bytes, random_corpus, reset_peak
 from ardm.build import build_ardm
 from ardm.config import RunConfig
 from ardm.model import ARDM
 from ardm.nn.recorded import for_many_calls
 from ardm.runtime.device import Runtime
 from ardm.sample import BATCH_SIZE, batch_generator, batch_sizes
-from ardm.schedule import Schedule
+from ardm.schedule import Schedule, uniform_schedule
 from ardm.tasks.draw import chain, keep_states
 
 WARMUP_CALLS = 3
@@ -33,47 +34,69 @@ class SampleTiming:
     num_parameters: int
     num_items: int
     num_calls: int
-    """Per item."""
+    """Calls per item."""
     batch_size: int
-    """Most items per call."""
+    """Maximal number of items per call."""
     seconds: float
-    """For all items, with their orders and the copy to the host."""
+    """Seconds for all items, with their orders and the copy to the host."""
     items_per_second: float
     call_seconds: float
-    """Per call of a batch, everything included."""
+    """Seconds per call of a batch, everything included."""
     item_call_seconds: float
-    """Per item and call: the same in all rows if the cost is linear in both."""
+    """Seconds per item and call: the same in all rows if the cost is linear in both."""
     network_share: float
     """Fraction of the time spent in the network."""
     peak_bytes: int | None
-    """Most memory held at once on a CUDA device."""
+    """Peak memory of a CUDA device."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Source:
+    """A model to draw items from."""
+
+    name: str
+    model: ARDM
+    num_parameters: int
+    schedule_of: Callable[[int], Schedule]
+    """The schedule with a number of calls."""
+
+
+def random_source(config: RunConfig, runtime: Runtime) -> Source:
+    """A preset's model with its initial weights and uniform schedules."""
+    model = build_ardm(config, random_corpus(config).num_classes).to(runtime.device).eval()
+    return Source(
+        name=config.preset,
+        model=model,
+        num_parameters=sum(p.numel() for p in model.parameters()),
+        schedule_of=partial(uniform_schedule, model.num_variables, num_stages=model.num_stages),
+    )
 
 
 def time_sampling(
-    model: ARDM,
+    source: Source,
     schedule: Schedule,
     runtime: Runtime,
     *,
-    name: str,
-    num_parameters: int,
     num_items: int,
     batch_size: int = BATCH_SIZE,
     seconds: float = 10.0,
 ) -> SampleTiming:
-    """Time passes over all items for about this many seconds, at least one."""
-    sizes = batch_sizes(num_items, batch_size)
+    """Passes over all items for about this many seconds, at least one."""
+    sizes, num_calls = batch_sizes(num_items, batch_size), schedule.num_calls
     how: Any = {"num_items": num_items, "batch_size": batch_size, "compiles": runtime.compile}
-    with runtime.autocast(), for_many_calls(model, num_calls=schedule.num_calls, **how) as called:
-        watched = WatchedModel(called, runtime.device)
-        warm_up(watched, schedule, {*sizes})
+    with runtime.autocast(), for_many_calls(source.model, num_calls=num_calls, **how) as called:
+        model = WatchedModel(called, runtime.device)
+        warm_up(model, schedule, {*sizes})
         synchronize(runtime.device)
-        watched.watch.reset()
+        model.watch.reset()
         reset_peak(runtime)
-        pass_seconds, passes = _seconds_per_pass(lambda: draw_batches(watched, schedule, sizes), seconds)
-    num_calls = schedule.num_calls
+        started = time.perf_counter()
+        draw = partial(draw_batches, model, schedule, sizes)
+        pass_seconds = seconds_per_step(draw, runtime.device, seconds, steps_at_once=1)
+        network_share = model.watch.seconds / (time.perf_counter() - started)
     return SampleTiming(
-        model=name,
-        num_parameters=num_parameters,
+        model=source.name,
+        num_parameters=source.num_parameters,
         num_items=num_items,
         num_calls=num_calls,
         batch_size=min(batch_size, num_items),
@@ -81,14 +104,9 @@ def time_sampling(
         items_per_second=num_items / pass_seconds,
         call_seconds=pass_seconds / (num_calls * len(sizes)),
         item_call_seconds=pass_seconds / (num_calls * num_items),
-        network_share=watched.watch.seconds / (passes * pass_seconds),
+        network_share=network_share,
         peak_bytes=peak_bytes(runtime),
     )
-
-
-def random_model(config: RunConfig, runtime: Runtime) -> ARDM:
-    """A preset's model with its initial weights."""
-    return build_ardm(config, random_corpus(config).num_classes).to(runtime.device).eval()
 
 
 def warm_up(model: "WatchedModel", schedule: Schedule, sizes: set[int]) -> None:
@@ -96,28 +114,14 @@ def warm_up(model: "WatchedModel", schedule: Schedule, sizes: set[int]) -> None:
     on_cuda = model.device.type == "cuda"
     num_calls = schedule.num_calls if on_cuda else min(WARMUP_CALLS, schedule.num_calls)
     for size in sizes:
-        for batch in range(WARMUP_BATCHES if on_cuda else 1):
-            draw_batch(model, schedule, batch, size, num_calls)
+        draw_batches(model, schedule, [size] * (WARMUP_BATCHES if on_cuda else 1), num_calls)
 
 
-def draw_batches(model: "WatchedModel", schedule: Schedule, sizes: list[int]) -> None:
-    """Draw the batches one after the other and bring the items to the host."""
+def draw_batches(model: "WatchedModel", schedule: Schedule, sizes: Sequence[int], num_calls: int | None = None) -> None:
+    """Draw batches in random orders, or begin to, and bring them to the host."""
     for batch, size in enumerate(sizes):
-        draw_batch(model, schedule, batch, size, schedule.num_calls)
-
-
-def draw_batch(model: "WatchedModel", schedule: Schedule, batch: int, size: int, num_calls: int) -> None:
-    """Draw items in random orders, or begin to, and bring them to the host."""
-    keep_states(chain(model, schedule, size, batch_generator(0, batch, model.device)), [num_calls])
-
-
-def _seconds_per_pass(draw: Callable[[], None], seconds: float) -> tuple[float, int]:
-    """The mean time of a pass, and their number; a pass ends with items on the host, so that no work is pending."""
-    started, passes = time.perf_counter(), 0
-    while passes == 0 or time.perf_counter() - started < seconds:
-        draw()
-        passes += 1
-    return (time.perf_counter() - started) / passes, passes
+        states = chain(model, schedule, size, batch_generator(0, batch, model.device))
+        keep_states(states, [num_calls or schedule.num_calls])
 
 
 class WatchedModel(ARDM):
@@ -128,6 +132,5 @@ class WatchedModel(ARDM):
         self._model, self.device, self.watch = model, device, Stopwatch(device)
 
     def outputs(self, *arguments: Tensor | None) -> Tensor:
-        """The network's outputs."""
         with self.watch.running():
             return self._model.outputs(*arguments)  # type: ignore[arg-type]

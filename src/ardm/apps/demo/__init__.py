@@ -1,4 +1,4 @@
-"""The demonstration: what the models in the box do with a few small files, and a report of it to look at."""
+"""The demonstration: the bundled models compress, fill and draw, and a report shows it."""
 
 REPORT, COMPRESSED, RESTORED = "report.html", "compressed", "restored"
-"""What the demo writes into its folder."""
+"""The file and the folders that the demo writes."""

@@ -1,111 +1,137 @@
-"""The report: one HTML page with everything in it."""
+"""The demo's report: an HTML page that holds its pictures and sounds itself."""
 
 import platform
 import time
-from html import escape
 
+import numpy as np
 import torch
+from jaxtyping import Float, Int, Int16
 
-from ardm.apps.demo.curves import plan_drawing
-from ardm.apps.demo.sections import bits_section, gaps_section, samples_section, sounds_section
-from ardm.apps.demo.show import Part, Show
-from ardm.apps.demo.tables import COLUMNS, Block, blocks_of, notes_of
-from ardm.apps.report.pieces import document, figure, paragraph, section
+from ardm.apps.demo.coding import PlaceBits
+from ardm.apps.demo.curves import HEIGHT, WIDTH, plan_outlines
+from ardm.apps.demo.drawing import GAP_TEMPERATURE, Filled
+from ardm.apps.demo.results import DemoResults, ModelResults
+from ardm.apps.demo.tables import COLUMNS, blocks_of, notes_of
+from ardm.apps.report.pages import render
+from ardm.apps.serve.display import readable
+from ardm.codec.format.fields import SoundFields
+from ardm.data.sound_files import wav_file
+from ardm.data.sounds import ZERO_CLASS
+from ardm.media.contents import frames_of, pixels_of
+from ardm.media.images.medium import HIDDEN_GREY
+from ardm.media.images.pictures import Picture
+from ardm.media.sounds.spectrograms import COLOURS, coloured, spectrogram
 from ardm.version import __version__
 
+SHARE_IN_RANGE = 0.995
+"""Fraction of the pixels of heat maps within the range of colours; the rest has the brightest colour."""
+MAX_CHARACTERS = 1500
+"""Characters of a text whose bits are shown."""
+SHADES = 9
+"""Shades of characters, from no bits to the most."""
 
-def report_page(show: Show) -> str:
+
+def report_page(results: DemoResults) -> str:
     """The whole page."""
-    return document(
-        "ardm: a demonstration",
-        _head(show),
-        _sizes(show),
-        bits_section(show),
-        gaps_section(show),
-        samples_section(show),
-        sounds_section(show),
-        _plans(show),
-        _foot(show),
+    functions = (heat_maps, shaded_texts, filled_pictures, filled_texts, picture, shown, sounds_of, plan_outlines)
+    return render(
+        "ardm.apps.demo",
+        "demo.html.j2",
+        results=results,
+        blocks=blocks_of(results),
+        notes=notes_of(results),
+        columns=COLUMNS,
+        colours=COLOURS,
+        width=WIDTH,
+        height=HEIGHT,
+        temperature=GAP_TEMPERATURE,
+        spectrogram=spectrogram,
+        wav_file=wav_file,
+        footer=footer(results),
+        **{function.__name__: function for function in functions},
     )
 
 
-def _head(show: Show) -> str:
-    lead = (
-        "Autoregressive diffusion models predict every hidden value of an item from those that are known, in any "
-        "order. So one model compresses without loss, fills gaps and draws new items. Here is what the models that "
-        "come with ardm do with a few small files."
-    )
-    models = "".join(f"<li>{_about(part)}</li>" for part in show.parts)
-    left_out = "".join(paragraph(line, "note") for line in show.left_out)
-    return f"<h1>ardm: a demonstration</h1>{paragraph(lead)}<ul>{models}</ul>{left_out}"
-
-
-def _about(part: Part) -> str:
-    exhibit, coding = part.exhibit, part.exhibit.exact.coding
-    text = (
-        f": {exhibit.num_bytes / 1e6:.1f} MB, trained on {exhibit.served.trained.data_title}; "
-        f"{exhibit.schedule.num_calls} calls of the network for an item, in {coding.order.name} order"
-    )
-    return f"<b>{escape(exhibit.name)}</b>{escape(text)}"
-
-
-def _sizes(show: Show) -> str:
-    text = (
-        "Each file was compressed to one of its own, restored from that, and compared: all are identical. Files of a "
-        "kind were coded side by side, and the times are the share of each. Bytes are those of whole files; models are "
-        "not counted, as the programs of other codecs are not."
-    )
-    header = "".join(f"<th>{escape(name)}</th>" for name in COLUMNS)
-    body = "".join(map(_block, blocks_of(show)))
-    table = f'<div class="scrolls"><table><thead><tr>{header}</tr></thead>{body}</table></div>'
-    notes = "".join(paragraph(note, "note") for note in notes_of(show))
-    return section("Compressed and restored", paragraph(text), table, notes)
-
-
-def _block(block: Block) -> str:
-    most = max(row.num_bytes for row in block.rows)
-    title = f"{escape(block.title)} <span>{escape(block.unit)}</span>"
-    lines = [f'<tr><th class="title" colspan="{len(COLUMNS)}">{title}</th></tr>']
-    for row in block.rows:
-        first, *numbers = map(escape, block.cells(row))
-        meter = f'<div class="meter" style="width: {100 * row.num_bytes / most:.1f}%"></div>'
-        cells = "".join(f'<td class="number">{number}</td>' for number in numbers)
-        row_class = ' class="ours"' if row.is_ours else ""
-        lines.append(f"<tr{row_class}><td>{first}{meter}</td>{cells}</tr>")
-    return f"<tbody>{''.join(lines)}</tbody>"
-
-
-def _plans(show: Show) -> str:
-    text = (
-        "The less is known, the more bits a value takes: the loss of each step, on average over random orders. Values "
-        "that share a call do not see each other and pay what the first of them does. The planner chooses the calls so "
-        "that the least is lost in random orders; a model may code in another order, which costs it less."
-    )
-    drawings = [drawing for part in show.parts if (drawing := _plan(part))]
-    return section("Losses and schedules", paragraph(text), *drawings) if drawings else ""
-
-
-def _plan(part: Part) -> str:
-    losses, plan = part.exhibit.served.losses, part.plan
-    if losses is None or plan is None:
-        return paragraph(f"{part.exhibit.name}: its losses have not been measured.", "note")
-    num_stages, num_steps = losses.shape
-    drawing, most = plan_drawing(losses, plan)
-    places = [f"stage {stage + 1}" for stage in range(num_stages)] if num_stages > 1 else ["0", f"{num_steps:,} steps"]
-    axis = "".join(f"<span>{place}</span>" for place in places)
-    caption = (
-        f"{part.exhibit.name}: {plan.full_bits / num_steps:.3f} {part.exhibit.unit} with {losses.size:,} calls (blue), "
-        f"{plan.bits / num_steps:.3f} with {plan.schedule.num_calls:,} (orange: {plan.lost_share:.2%} lost)"
-    )
-    plot = f'<div class="axis">{most:.2f} bits</div><div class="plot">{drawing}</div>'
-    return figure(f'{plot}<div class="axis{" stages" if num_stages > 1 else ""}">{axis}</div>', caption)
-
-
-def _foot(show: Show) -> str:
-    devices = ", ".join(sorted({str(part.exhibit.served.device) for part in show.parts}))
-    text = (
+def footer(results: DemoResults) -> str:
+    """The versions, the hardware, the seed and the time."""
+    devices = ", ".join(sorted({str(part.model.runtime.device) for part in results.parts}))
+    return (
         f"ardm {__version__}, torch {torch.__version__}, Python {platform.python_version()}, {devices}, "
-        f"{torch.get_num_threads()} thread(s), {platform.machine()}; seed {show.seed}; {show.seconds:.0f} seconds "
-        f"in all, {time.strftime('%Y-%m-%d %H:%M')}. Play with the models yourself: ardm serve."
+        f"{torch.get_num_threads()} thread(s), {platform.machine()}; seed {results.seed}; {results.seconds:.0f} "
+        f"seconds in all, {time.strftime('%Y-%m-%d %H:%M')}. Play with the models yourself: ardm serve."
     )
-    return f"<footer>{paragraph(text)}</footer>"
+
+
+def heat_maps(part: ModelResults) -> tuple[list[tuple[str, Picture, Picture, float]], float]:
+    """The name, the picture, the bits as colours and the bits per pixel of each image, and the brightest's bits."""
+    bits = [pixel_bits(places) for _, places in part.bits]
+    top = max(float(np.quantile(np.concatenate([*map(np.ravel, bits)]), SHARE_IN_RANGE)), 0.1)
+    maps = [
+        (example.name, pixels_of(example.content), coloured(np.clip(each / top, 0, 1)), float(each.mean()))
+        for (example, _), each in zip(part.bits, bits, strict=True)
+    ]
+    return maps, top
+
+
+def pixel_bits(bits: PlaceBits) -> Float[np.ndarray, "H W"]:
+    """The bits of each pixel, summed over its channels on all canvases."""
+    return np.asarray(np.sum([canvas.sum(axis=2) for canvas in bits], axis=0))
+
+
+def shaded_texts(part: ModelResults) -> list[tuple[str, str, list[str], float]]:
+    """The caption, the characters, their CSS classes and the most bits of each text."""
+    texts = []
+    for example, (bits,) in part.bits:
+        text, name = readable(example.content), example.name
+        if len(text) > MAX_CHARACTERS:
+            name += f", the first {MAX_CHARACTERS:,} of {len(text):,} characters"
+        texts.append((name, text[:MAX_CHARACTERS], shades(bits[:MAX_CHARACTERS]), float(bits.max())))
+    return texts
+
+
+def shades(bits: Float[np.ndarray, "N"]) -> list[str]:
+    """The CSS class of each character by its bits; "" for the palest."""
+    steps = np.rint(SHADES * bits / max(float(bits.max()), 1e-9)).astype(int)
+    return [f"b{step}" if step else "" for step in steps]
+
+
+def filled_pictures(filled: Filled) -> list[tuple[str, Picture]]:
+    """The original, the image with a gap and the fillings, with their labels."""
+    masked, shape = np.where(filled.gaps.known, filled.original, HIDDEN_GREY), filled.gaps.shape
+    states = {"original": filled.original, "with a gap": masked} | _numbered(filled)
+    return [(label, picture(state, shape)) for label, state in states.items()]
+
+
+def filled_texts(part: ModelResults, filled: Filled) -> list[tuple[str, str, list[str]]]:
+    """The original and the fillings, each with its label and the CSS classes of its characters."""
+    states, known = {"original": filled.original} | _numbered(filled), filled.gaps.known[: filled.gaps.length]
+    classes = ["" if is_known else "mark" for is_known in known]
+    return [(label, shown(part, state[: len(known)]), classes) for label, state in states.items()]
+
+
+def _numbered(filled: Filled) -> dict[str, np.ndarray]:
+    return {f"filling {number}": state for number, state in enumerate(filled.drawn.samples, start=1)}
+
+
+def picture(state: Int[np.ndarray, "D"], shape: tuple[int, ...]) -> Picture:
+    """A state of an image as a picture; hidden variables are grey."""
+    return np.where(state < 256, state, HIDDEN_GREY).astype(np.uint8).reshape(shape)
+
+
+def shown(part: ModelResults, state: Int[np.ndarray, "D"]) -> str:
+    """A state of a text as a line of text."""
+    alphabet = part.model.trained.alphabet
+    assert alphabet is not None
+    return alphabet.show(state)
+
+
+def sounds_of(part: ModelResults) -> list[tuple[str, Int16[np.ndarray, "T C"], int]]:
+    """The titles, the frames and the rates of the files' sounds and of the samples."""
+    sounds = []
+    for example in part.model.examples:
+        assert isinstance(example.content.fields, SoundFields)
+        sounds.append((example.name, frames_of(example.content), example.content.fields.sample_rate))
+    rate, calls = part.model.trained.sample_rate, part.drawn.calls[-1]
+    assert rate is not None
+    drawn = (part.drawn.samples - ZERO_CLASS).astype(np.int16)
+    return sounds + [(f"sample {i}, {calls} calls", sound[:, None], rate) for i, sound in enumerate(drawn, start=1)]

@@ -1,6 +1,6 @@
-"""The codecs that ours is compared with, by medium. Settings are strong and files small:
+"""Codecs to compare ours with, by medium, with strong settings.
 
-zlib's header and checksum, zstd's magic number and FLAC's padding are left out.
+Files are as small as possible: without zlib's header and checksum, zstd's magic number and FLAC's padding.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,7 @@ from ardm.apps.rivals.tools import FLAC, FLIF, JPEG_XL, WAVPACK, Tool
 
 
 def rivals_for(media: Media, items: Sequence[Item], *, has_training: bool = True) -> list[Rival]:
-    """The rivals for items of this kind, with training items or without.
-
-    Where all texts have one length, PPMd's files need not tell it.
-    """
+    """The codecs for items of this kind; if all texts have the same length, PPMd's files omit it."""
     if media == "images":
         return suited([PNG, WEBP, JPEG_XL, FLIF], items)
     if media == "audio":
@@ -33,7 +30,7 @@ def rivals_for(media: Media, items: Sequence[Item], *, has_training: bool = True
 
 
 def suited(rivals: Sequence[Rival], items: Sequence[Item]) -> list[Rival]:
-    """The rivals as they suit the items: where images have alpha, tools get PNG files."""
+    """The codecs with PNG files as input of tools if images have alpha."""
     if not any(map(has_alpha, items)):
         return list(rivals)
     return [replace(rival, plain_suffix=".png") if isinstance(rival, Tool) else rival for rival in rivals]

@@ -18,20 +18,18 @@ class Pillow(OneByOne):
     """A format that Pillow writes and reads."""
 
     feature: str
-    """What Pillow must have been built with."""
+    """The feature that Pillow must be built with."""
     settings: Mapping[str, Any]
-    """Of Image.save."""
+    """Arguments of Image.save."""
 
     def is_available(self) -> bool:
-        """Whether Pillow was built with the format."""
         return bool(features.check(self.feature))
 
     def encode_item(self, item: Pixels) -> bytes:
-        """An image file."""
         return saved(item, **self.settings)
 
     def decode_item(self, file: bytes) -> Pixels:
-        """The pixels; WebP gives grey ones back as RGB."""
+        """The pixels; WebP restores grey as RGB."""
         return pixels_of(file)
 
 
@@ -47,7 +45,7 @@ WEBP = Pillow(
     feature="webp",
     settings={"format": "WEBP", "lossless": True, "quality": 100, "method": 6, "exact": True},
 )
-"""Slowest and smallest; `exact` also keeps colours that are not seen."""
+"""The slowest and smallest setting; `exact` keeps invisible colours."""
 
 
 def saved(pixels: Pixels, **settings: Any) -> bytes:

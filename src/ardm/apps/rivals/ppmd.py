@@ -1,12 +1,12 @@
-"""PPMd (variant H, that of 7-Zip) which has read the training text before it codes an item.
+"""PPMd (variant H, as in 7-Zip) that has read the training text before it codes an item.
 
 The package cannot keep a primed state, so both sides code the training text again for each item, and their times
-hold this. The stream of text and item begins with bytes that the text alone decides; of the rest, the number by
-which it exceeds the end of the text's own stream is the item's file, as the decoder has the latter:
+include this. The stream of text and item begins with bytes that the text alone determines. The item's file is the
+difference between the rest of the stream and the rest of the text's own stream, which the decoder has:
 
     rest(text + item) = rest(text) * 256^m + excess,    0 <= excess < 256^(m + 4)
 
-with m the bytes that the item made the coder put out. The coder's last range is at least 256^3 wide, so excess
+with m the number of bytes that the item added. The coder's last range is at least 256^3 wide, so the excess
 may be rounded up to a multiple of 256^3 and is written in m + 1 bytes: the item's bits and at most 2 bytes.
 """
 
@@ -27,18 +27,18 @@ class Ppmd(OneByOne):
     package: str | None = "pyppmd"
     order: int = 8
     memory_bytes: int = 2**28
-    """Enough for the statistics of the training text at this order; with less they would be dropped on the way."""
+    """Enough for the statistics of the training text at this order; with less some would be dropped."""
     text: bytes = b""
-    """What was read before."""
+    """The training text."""
     item_length: int | None = None
-    """The length that all items have; None writes it in each file."""
+    """The common length of all items; None writes it to each file."""
 
     def prepare(self, training: Sequence[Item]) -> "Ppmd":
-        """Primed with all training items, the last one nearest."""
+        """A copy that is primed with all training items in order."""
         return replace(self, text=b"".join(item for item in training if isinstance(item, bytes)))
 
     def encode_item(self, item: bytes) -> bytes:
-        """The item's length, unless it is known, and its excess."""
+        """The item's length, unless it is known, and the excess."""
         if self.item_length not in (None, len(item)):
             raise ValueError(f"an item has {len(item)} bytes where all should have {self.item_length}")
         length = b"" if self.item_length is not None else varint(len(item))
@@ -48,7 +48,6 @@ class Ppmd(OneByOne):
         return length + (-(-excess >> 24)).to_bytes(num_new + 1)
 
     def decode_item(self, file: bytes) -> bytes:
-        """The item, after the training text."""
         import pyppmd
 
         cursor = Cursor(file)
@@ -74,8 +73,8 @@ class Ppmd(OneByOne):
 
 @dataclass(frozen=True, kw_only=True)
 class _Stream:
-    """A text and an item, coded."""
+    """The stream of a text and an item."""
 
     known: bytes
-    """What was put out when the text had been read; no later carry can change it."""
+    """The output once the text was read, which no later carry can change."""
     rest: bytes

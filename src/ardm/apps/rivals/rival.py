@@ -1,47 +1,49 @@
-"""What a codec is to the benchmark: it turns items into files and files into items."""
+"""Codecs as the benchmark uses them: items to files and back."""
 
 import importlib.util
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from ardm.apps.bench.items import Item
 
 
-@runtime_checkable
-class Rival(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class Rival(ABC):
     """A lossless codec."""
 
-    @property
-    def name(self) -> str:
-        """With the settings that matter."""
+    name: str
+    """The codec with the settings that matter."""
+    source: str = "pip install 'ardm[bench]'"
+    """How to install it."""
+    package: str | None = None
+    """The optional package that it needs."""
 
     @property
-    def source(self) -> str:
-        """What to install to have it."""
+    def network_seconds(self) -> float:
+        """Seconds spent in a network so far."""
+        return 0.0
 
     def is_available(self) -> bool:
         """Whether it is installed."""
+        return self.package is None or importlib.util.find_spec(self.package) is not None
 
     def prepare(self, training: Sequence[Item]) -> "Rival":
-        """The codec after it has learnt from training items, which its decoder has too."""
+        """The codec after learning from training items, which its decoder has too; most learn nothing."""
+        return self
 
+    @abstractmethod
     def encode(self, items: Sequence[Item]) -> list[bytes]:
-        """The content of a file for each item, of which each can be decoded alone."""
+        """The content of a file for each item, which can be decoded alone."""
 
+    @abstractmethod
     def decode(self, files: Sequence[bytes]) -> list[Item]:
-        """The items of the files."""
+        """The item of each file."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class OneByOne(ABC):
-    """A rival that handles one item at a time."""
-
-    name: str
-    source: str = "pip install 'ardm[bench]'"
-    package: str | None = None
-    """The optional package that it needs."""
+class OneByOne(Rival):
+    """A codec that handles one item at a time."""
 
     @abstractmethod
     def encode_item(self, item: Any) -> bytes:
@@ -51,18 +53,8 @@ class OneByOne(ABC):
     def decode_item(self, file: bytes) -> Item:
         """The item of a file."""
 
-    def is_available(self) -> bool:
-        """Whether its package is there."""
-        return self.package is None or importlib.util.find_spec(self.package) is not None
-
-    def prepare(self, training: Sequence[Item]) -> "OneByOne":
-        """Most learn nothing."""
-        return self
-
     def encode(self, items: Sequence[Item]) -> list[bytes]:
-        """A file for each item."""
         return [self.encode_item(item) for item in items]
 
     def decode(self, files: Sequence[bytes]) -> list[Item]:
-        """The item of each file."""
         return [self.decode_item(file) for file in files]

@@ -16,7 +16,6 @@ class SoundfileFlac(OneByOne):
     package: str | None = "soundfile"
 
     def encode_item(self, item: Sound) -> bytes:
-        """A whole FLAC file."""
         import soundfile
 
         file = io.BytesIO()
@@ -24,7 +23,6 @@ class SoundfileFlac(OneByOne):
         return file.getvalue()
 
     def decode_item(self, file: bytes) -> Sound:
-        """Samples and rate."""
         import soundfile
 
         frames, rate = soundfile.read(io.BytesIO(file), dtype="int16", always_2d=True)

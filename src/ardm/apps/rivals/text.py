@@ -1,4 +1,4 @@
-"""Codecs for bytes of any meaning: deflate, brotli and zstd."""
+"""Codecs of bytes: deflate, brotli and zstd."""
 
 import zlib
 from collections.abc import Sequence
@@ -20,11 +20,9 @@ class Deflate(OneByOne):
     name: str = "zlib (level 9, raw deflate)"
 
     def encode_item(self, item: bytes) -> bytes:
-        """The bare stream."""
         return deflate(item)
 
     def decode_item(self, file: bytes) -> bytes:
-        """The content of the stream."""
         return zlib.decompress(file, wbits=-zlib.MAX_WBITS)
 
 
@@ -35,16 +33,14 @@ class Brotli(OneByOne):
     name: str = "brotli (quality 11)"
     package: str | None = "brotli"
     is_text: bool = False
-    """Whether to expect UTF-8."""
+    """Whether items are UTF-8."""
 
     def encode_item(self, item: bytes) -> bytes:
-        """A stream, for text in text mode."""
         import brotli
 
         return brotli.compress(item, mode=brotli.MODE_TEXT if self.is_text else brotli.MODE_GENERIC, quality=11)
 
     def decode_item(self, file: bytes) -> bytes:
-        """The content of the stream."""
         import brotli
 
         return brotli.decompress(file)
@@ -52,14 +48,14 @@ class Brotli(OneByOne):
 
 @dataclass(frozen=True, kw_only=True)
 class Zstandard(OneByOne):
-    """Zstandard with a dictionary trained on training items; frames without magic number, sizes and checksum."""
+    """Zstandard with a trained dictionary; frames have no magic number, sizes or checksum."""
 
     name: str = "zstd (level 19, trained dictionary)"
     package: str | None = "zstandard"
     dictionary: bytes = b""
 
     def prepare(self, training: Sequence[Item]) -> "Zstandard":
-        """With a dictionary of at most 1 MB, or without one where there is nothing to learn from."""
+        """A copy with a dictionary of at most 1 MB, if there are training items."""
         if not training:
             return self
         import zstandard
@@ -68,11 +64,9 @@ class Zstandard(OneByOne):
         return replace(self, dictionary=zstandard.train_dictionary(DICTIONARY_BYTES, samples).as_bytes())
 
     def encode_item(self, item: bytes) -> bytes:
-        """A frame."""
         return self._compressor.compress(item)
 
     def decode_item(self, file: bytes) -> bytes:
-        """The content of the frame."""
         return self._decompressor.decompressobj().decompress(file)
 
     @cached_property

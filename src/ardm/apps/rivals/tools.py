@@ -1,4 +1,4 @@
-"""Rivals that are commands: JPEG XL, FLIF, FLAC and WavPack, timed with what it takes to start them."""
+"""Codecs that are commands, whose times include starting them: JPEG XL, FLIF, FLAC and WavPack."""
 
 import shutil
 import subprocess
@@ -17,18 +17,17 @@ from ardm.data.sound_files import Sound, read_sound, wav_file
 
 @dataclass(frozen=True, kw_only=True)
 class Tool(OneByOne):
-    """A pair of commands that turn files into files."""
+    """A pair of commands that convert files."""
 
     encoder: str
-    """A command; SOURCE and TARGET stand for the files it reads and writes."""
+    """A command in which SOURCE and TARGET represent the files that it reads and writes."""
     decoder: str
     suffix: str
-    """Of its files."""
-    plain_suffix: Literal[".ppm", ".png", ".wav"]
-    """Of the files that it encodes; PPM files are quickest and have no alpha."""
+    """Suffix of its files."""
+    plain_suffix: Literal[".ppm", ".png", ".wav"] = ".ppm"
+    """Suffix of the files that it encodes; PPM files are fastest and have no alpha."""
 
     def is_available(self) -> bool:
-        """Whether both commands are found."""
         return all(shutil.which(command.split()[0]) for command in (self.encoder, self.decoder))
 
     def encode_item(self, item: Pixels | Sound) -> bytes:
@@ -37,7 +36,6 @@ class Tool(OneByOne):
             return target.read_bytes()
 
     def decode_item(self, file: bytes) -> Pixels | Sound:
-        """What the decoder writes."""
         with _converted(file, self.suffix, self.decoder, self.plain_suffix) as target:
             return read_sound(target) if self.plain_suffix == ".wav" else pixels_of(target.read_bytes())
 
@@ -53,7 +51,6 @@ JPEG_XL = Tool(
     encoder="cjxl SOURCE TARGET -d 0 -e 9 -E 3 -I 100 --num_threads=0 --quiet",
     decoder="djxl SOURCE TARGET --num_threads=0 --quiet",
     suffix=".jxl",
-    plain_suffix=".ppm",
 )
 FLIF = Tool(
     name="FLIF (-E100)",
@@ -61,7 +58,6 @@ FLIF = Tool(
     encoder="flif -e -E100 SOURCE TARGET",
     decoder="flif -d SOURCE TARGET",
     suffix=".flif",
-    plain_suffix=".ppm",
 )
 FLAC = Tool(
     name="FLAC (flac -8, no padding)",
@@ -83,7 +79,7 @@ WAVPACK = Tool(
 
 @contextmanager
 def _converted(content: bytes, suffix: str, command: str, target_suffix: str) -> Iterator[Path]:
-    """The file that a command writes for one of this content."""
+    """The file that a command makes from a file with this content."""
     with TemporaryDirectory() as folder:
         source, target = Path(folder, f"source{suffix}"), Path(folder, f"target{target_suffix}")
         source.write_bytes(content)

@@ -1,4 +1,4 @@
-"""ardm bench: a file for each benchmark, what they share in `common`."""
+"""ardm bench: one file per benchmark."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -15,7 +15,7 @@ from ardm.cli.bench.train import BenchTrain
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """Time parts of ardm beside what they replace."""
+    """Time parts of ardm, and what they replace."""
 
     what: (
         Annotated[BenchPlan, tyro.conf.subcommand("plan", prefix_name=False)]
@@ -27,5 +27,4 @@ class Bench:
     )
 
     def run(self) -> None:
-        """Time what is asked for, and print."""
         self.what.run()

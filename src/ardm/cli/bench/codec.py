@@ -14,113 +14,89 @@ from ardm.errors import UsageError
 
 if TYPE_CHECKING:
     from ardm.apps.bench.codecs import CodecTiming
-    from ardm.apps.bench.items import Media
-    from ardm.apps.bench.ours import OurCodec
+    from ardm.apps.bench.items import Item, Media
     from ardm.checkpoint import TrainedModel
+    from ardm.compression.content_codec import ContentCodec
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchCodec(OnDevice):
-    """An exact model's codec beside PNG, JPEG XL, PPMd, FLAC, ...: bits, seconds, the network's share of the time."""
+    """Measure the bits and times of an exact model's codec, and of PNG, JPEG XL, PPMd, FLAC and others."""
 
     files: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE...")] = ()
-    """Your own files, folders and patterns, taken whole as by `ardm compress`, one compressed file for each; empty ones
-    are left out."""
+    """Files, folders and patterns, coded whole like by `ardm compress`, to one compressed file each; empty files are
+    left out."""
     model: Path
     """An exact model's file, or the name of a bundled model."""
     data: Path | None = None
-    """Instead of files, a data set such as the model was trained on: items of the model's size, and what rivals learn
-    from. A folder without the benchmark that the model is for is taken as files."""
+    """A data set like the model's, instead of files: items have the model's size, and rivals learn from it. A folder
+    without that data set is taken as files."""
     calls: tuple[int, ...] = ()
-    """Budgets of calls to code with: for each the model's richest schedule within it; by default its own."""
+    """Budgets of calls: the model's best schedule within each; by default the model's own choice."""
     items: int = 100
-    """How many items or files, one of each of as many equal stretches of the split or of all files."""
+    """Maximal number of items or files, spread evenly over the split or over all files."""
     split: Literal["test", "valid"] | None = None
-    """Where items of a data set are from, by default test."""
+    """Split of the data set; test by default."""
     seed: int | None = None
-    """Take random items of the stretches; by default their first ones."""
+    """Seed of randomly spread items; without it their places are fixed."""
     ours_only: bool = False
     """Leave the other codecs out."""
     batch_size: int | None = None
-    """Rows of a call at most, by default as many as suit the device."""
+    """Maximal number of rows per call; by default it suits the device."""
 
     def measure(self) -> None:
-        """Time ours and the others."""
         media, benchmark = self._benchmark()
-        from ardm.apps.bench.codec_table import codec_header, codec_line
+        from ardm.apps.bench.codec_table import codec_header, codec_line, network_header, network_line
 
         rows = self.show(benchmark, codec_header(media), codec_line)
-        if not self.as_json:
-            print_networks(rows)
+        with_network = [(row, row.network) for row in rows if row.network is not None]
+        if with_network and not self.as_json:
+            print(f"\n{network_header()}")
+            for row, figures in with_network:
+                print(network_line(row.name, figures, row.num_items))
 
     def _benchmark(self) -> "tuple[Media, Iterator[CodecTiming]]":
-        """What is coded, and the rows, each measured when its turn comes."""
+        """The kind of items and the rows, each measured when its turn comes."""
         if bool(self.files) == (self.data is not None):
             raise UsageError("give either files or data: ardm bench codec --model MODEL FILE... | --data DIR")
         require_positive(items=self.items, batch_size=self.batch_size, calls=min(self.calls, default=None))
         if self.seed is not None and self.seed < 0:
             raise UsageError(f"--seed must not be negative, got {self.seed}")
+        from ardm.apps.bench.codecs import compare
         from ardm.apps.bench.ours import our_codecs
+        from ardm.data.packed.description import is_packed
+        from ardm.media import has_corpus
         from ardm.tasks.load import load
 
         trained = load(self.model, self.device).trained
         ours = our_codecs(trained, self.calls, batch_size=self.batch_size)
-        media, rows = self._rows(trained, ours)
+        data = self.data
+        if data is None:
+            media, items, training = self._file_items(self.files, ours[0].codec)
+        elif has_corpus(trained.config.data, data) or is_packed(data) or not data.exists():
+            media, items, training = self._corpus_items(data, trained)
+        else:
+            media, items, training = self._file_items([str(data)], ours[0].codec)
+            print(f"note: {data} holds no {trained.config.data.kind}; whole files are coded instead", file=sys.stderr)
         model = facts_of(trained)
+        rows = compare(items, media, ours, training, others=not self.ours_only)
         return media, (replace(row, model=model if row.network else None) for row in rows)
 
-    def _rows(self, trained: "TrainedModel", ours: "Sequence[OurCodec]") -> "tuple[Media, Iterator[CodecTiming]]":
-        """The same, without what they were measured with."""
-        from ardm.data.packed.description import is_packed
-        from ardm.media import has_corpus
-
-        if self.data is None:
-            return self._files_benchmark(self.files, ours)
-        if has_corpus(trained.config.data, self.data) or is_packed(self.data) or not self.data.exists():
-            return self._corpus_benchmark(self.data, trained, ours)
-        benchmark = self._files_benchmark((str(self.data),), ours)
-        print(f"note: {self.data} holds no {trained.config.data.kind}; whole files are coded instead", file=sys.stderr)
-        return benchmark
-
-    def _files_benchmark(
-        self, files: Sequence[str], ours: "Sequence[OurCodec]"
-    ) -> "tuple[Media, Iterator[CodecTiming]]":
+    def _file_items(self, files: Sequence[str], codec: "ContentCodec") -> "tuple[Media, list[Item], list[Item]]":
+        """The kind of files, the files, and no training items."""
         if self.split is not None:
             raise UsageError(f"--split is for data sets; files are taken whole, got --split {self.split}")
-        from ardm.apps.bench.codecs import compare
-        from ardm.apps.bench.files import read_files
         from ardm.apps.bench.items import item_of_content, media_of_content
+        from ardm.apps.bench.ours import read_files
 
-        contents = read_files(files, ours[0].codec, self.items, self.seed)
-        media = media_of_content(contents[0])
-        return media, compare(list(map(item_of_content, contents)), media, ours, others=not self.ours_only)
+        contents = read_files(files, codec, self.items, self.seed)
+        return media_of_content(contents[0]), list(map(item_of_content, contents)), []
 
-    def _corpus_benchmark(
-        self, path: Path, trained: "TrainedModel", ours: "Sequence[OurCodec]"
-    ) -> "tuple[Media, Iterator[CodecTiming]]":
-        from ardm.apps.bench.codecs import run_codec_benchmark
-        from ardm.apps.bench.items import media_of
+    def _corpus_items(self, path: Path, trained: "TrainedModel") -> "tuple[Media, list[Item], list[Item]]":
+        """The kind of items, items of the split, and training items for rivals."""
+        from ardm.apps.bench.items import media_of, spread_items, training_items
         from ardm.media import load_corpus
 
-        corpus = load_corpus(trained.config.data, path)
-        rows = run_codec_benchmark(
-            corpus,
-            trained.model.shape,
-            ours,
-            num_items=self.items,
-            split=self.split or "test",
-            seed=self.seed,
-            others=not self.ours_only,
-        )
-        return media_of(corpus), rows
-
-
-def print_networks(rows: "Sequence[CodecTiming]") -> None:
-    """A second table for the rows with a network."""
-    from ardm.apps.bench.codec_table import network_header, network_line
-
-    with_network = [(row, row.network) for row in rows if row.network is not None]
-    if with_network:
-        print(f"\n{network_header()}")
-    for row, figures in with_network:
-        print(network_line(row.name, figures, row.num_items))
+        corpus, shape = load_corpus(trained.config.data, path), trained.model.shape
+        items = spread_items(corpus, self.split or "test", shape, self.items, self.seed)
+        return media_of(corpus), items, [] if self.ours_only else training_items(corpus, shape)

@@ -1,11 +1,13 @@
-"""What benchmarks share: rows that are printed or written, and flags of presets."""
+"""Parts of all benchmarks: rows that are printed or written, and the flags of presets."""
 
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+
+import tyro
 
 from ardm.cli.common import OutputPath, hardware, require_positive
 from ardm.errors import UsageError
@@ -13,31 +15,29 @@ from ardm.presets import PRESETS, PresetName
 from ardm.runtime.files import check_writable, to_json, write_output
 
 if TYPE_CHECKING:
-    import torch
-
     from ardm.config import RunConfig
     from ardm.runtime.device import Runtime
 
 Row = TypeVar("Row")
-"""A dataclass with what was measured."""
+"""A dataclass of figures."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark(ABC):
-    """A table for a reader, or the same as JSON."""
+    """A benchmark that prints a table or JSON."""
 
     json: bool = False
-    """Print JSON; the table goes to stderr then."""
+    """Print JSON, and the table on stderr."""
     output: OutputPath = None
     """Write JSON to this file instead."""
 
     @property
     def as_json(self) -> bool:
-        """Whether nothing but JSON is wanted."""
+        """Whether stdout or a file gets JSON."""
         return self.json or self.output is not None
 
     def run(self) -> None:
-        """Time and print."""
+        """Measure and print."""
         check_writable(self.output)
         self.measure()
 
@@ -45,62 +45,56 @@ class Benchmark(ABC):
     def measure(self) -> None:
         """Measure rows and show them."""
 
-    def place(self) -> "torch.device":
-        """Where it computes."""
-        import torch
+    def runtime(self) -> "Runtime":
+        """The device and how networks run on it."""
+        from ardm.runtime.device import Runtime
 
-        return torch.device("cpu")
+        return Runtime.choose("cpu")
 
     def show(self, rows: Iterable[Row], header: str, line: Callable[[Row], str]) -> list[Row]:
-        """Print each row when it has been measured, below a header, and write all of them as JSON if asked to."""
+        """Print each row once it has been measured, below a header, and write all of them as JSON if asked to."""
         shown: list[Row] = []
         place = sys.stderr if self.as_json else sys.stdout
         for row in rows:
             print(line(row) if shown else f"{header}\n{line(row)}", flush=True, file=place)
             shown.append(row)
         if self.as_json:
-            self._write_json(shown)
+            machine = {"hardware": hardware(self.runtime().device)}
+            write_output(self.output, to_json([asdict(row) | machine for row in shown]))  # type: ignore[call-overload]
         return shown
-
-    def _write_json(self, rows: Sequence[Row]) -> None:
-        """Each row with what it was measured on."""
-        machine = {"hardware": hardware(self.place())}
-        write_output(self.output, to_json([asdict(row) | machine for row in rows]))  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True, kw_only=True)
 class OnDevice(Benchmark):
     """A benchmark of networks."""
 
-    device: str | None = None
-    """Where networks compute, such as cpu or cuda; by default CUDA where there is one."""
+    device: Annotated[str | None, tyro.conf.arg(help_behavior_hint="(default: cuda if available)")] = None
+    """Device of the networks: cpu or cuda."""
 
-    def place(self) -> "torch.device":
-        """Where networks compute."""
+    def runtime(self) -> "Runtime":
         from ardm.runtime.device import Runtime
 
-        return Runtime.choose(self.device).device
+        return Runtime.choose(self.device)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OfPresets(OnDevice):
-    """A benchmark of presets, whose weights are random, each timed for some seconds."""
+    """A benchmark of presets with random weights."""
 
     presets: tuple[PresetName, ...] = ()
-    """Whose networks to time."""
+    """Presets to time."""
     base: int | None = None
-    """Take upscale models with digits in this base."""
+    """Make the presets upscale models with digits in this base."""
     parametrization: Literal["data", "direct"] | None = None
-    """Of upscale models; direct by default."""
+    """Parametrization of upscale models; direct by default."""
     batch_size: int | None = None
-    """Items of a step, by default the preset's."""
+    """Items per step; the preset's by default."""
     seconds: float = 10.0
     """About how long to time each row."""
     no_compile: bool = False
-    """Run networks as they are instead of compiling them first (CUDA only)."""
+    """Run the networks as they are instead of compiling them first (CUDA only)."""
 
     def run(self) -> None:
-        """Time and print."""
         require_positive(batch_size=self.batch_size, seconds=self.seconds)
         require_finite(seconds=self.seconds)
         if self.parametrization is not None and self.base is None:
@@ -108,13 +102,12 @@ class OfPresets(OnDevice):
         super().run()
 
     def runtime(self) -> "Runtime":
-        """Where and how networks run."""
         from ardm.runtime.device import Runtime
 
         return Runtime.choose(self.device, compile=not self.no_compile)
 
     def configurations(self) -> "list[RunConfig]":
-        """Those of the presets, as the flags change them."""
+        """The configurations of the presets as the flags change them."""
         if not self.presets:
             raise UsageError("name the presets, such as --presets cifar10 cifar10-paper")
         return [self.changed(preset) for preset in self.presets]
@@ -139,7 +132,12 @@ class OfPresets(OnDevice):
 
 
 def require_finite(**flags: float | None) -> None:
-    """A usage error for the first flag that is infinite."""
+    """Raise a UsageError for the first flag that is infinite."""
     for name, value in flags.items():
         if value == math.inf:
             raise UsageError(f"--{name.replace('_', '-')} must be finite, got {value}")
+
+
+def gibibytes(num_bytes: int | None) -> str:
+    """A memory size as text; empty for None."""
+    return "" if num_bytes is None else f"{num_bytes / 2**30:.1f} GiB"

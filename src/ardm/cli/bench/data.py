@@ -1,41 +1,61 @@
 """ardm bench data."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ardm.cli.bench.common import OfPresets, require_finite
 from ardm.cli.common import require_positive
 from ardm.presets import PRESETS, PresetName
 
+if TYPE_CHECKING:
+    from ardm.apps.bench.loading import LoaderTiming
+
+HEADER = f"""\
+Items per second: of the loader alone, cold (shards read from disk) and warm (from memory); needed by training steps
+with all items on the device; and of training steps with the loader, with the share of their time that they wait.
+{"":14} {"batch":>5} {"cold":>20} {"warm":>20} {"needed":>9} {"ratio":>8} training with the loader"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class BenchData(OfPresets):
-    """The loader of a packed data set beside the training steps of presets, by default of its own."""
+    """Time the loader of a packed data set and the training steps of presets."""
 
     data: Path
     """A packed data set: ardm data NAME --root DIR --pack FOLDER makes one."""
     presets: tuple[PresetName, ...] = ()
-    """What to train, by default the preset of the data set's name, on a CPU the smaller one."""
+    """Presets to train; by default the one of the data set's name, on a CPU the smaller one."""
     needed: float | None = None
-    """Items a second that training takes, known from elsewhere; by default training steps are timed."""
+    """Items per second that training needs, if known; by default training steps are timed."""
 
     def measure(self) -> None:
-        """Time the loader for each preset."""
         require_positive(needed=self.needed)
         require_finite(needed=self.needed)
-        from ardm.apps.bench.loading import loader_header, loader_line, time_loader
+        from ardm.apps.bench.loading import time_loader
         from ardm.data.packed.description import open_pack
         from ardm.media import load_corpus
 
         own = self.preset_named(open_pack(self.data).about.name)
-        configs, runtime = self.configurations() if self.presets else [self.changed(own)], self.runtime()
+        configs = self.configurations() if self.presets else [self.changed(own)]
         for config in configs:
-            load_corpus(config.data, self.data)  # what does not fit is told before the first one is timed
-        how: Any = {"needed": self.needed, "seconds": self.seconds}
-        self.show((time_loader(config, self.data, runtime, **how) for config in configs), loader_header(), loader_line)
+            load_corpus(config.data, self.data)  # reports what does not fit before the first one is timed
+        time_row = partial(
+            time_loader, path=self.data, runtime=self.runtime(), needed=self.needed, seconds=self.seconds
+        )
+        self.show(map(time_row, configs), HEADER, loader_line)
 
     def preset_named(self, name: str) -> str:
         """The preset of a name, on a CPU the smaller one if there are two."""
         small = f"{name}-small"
-        return small if self.place().type == "cpu" and small in PRESETS else name
+        return small if self.runtime().device.type == "cpu" and small in PRESETS else name
+
+
+def loader_line(row: "LoaderTiming") -> str:
+    """A row of the table."""
+    speeds = (row.cold, row.warm)
+    cold, warm = (f"{one.items_per_second:,.0f} {one.bytes_per_second / 1e6:,.0f} MB/s" for one in speeds)
+    line = f"{row.preset:14} {row.batch_size:>5} {cold:>20} {warm:>20} {row.needed_items_per_second:>9,.1f} "
+    trained = "" if row.streaming is None else f"{row.streaming.items_per_second:,.1f} "
+    waiting = "" if row.streaming is None else f"({row.streaming.waiting:.1%} waiting)"
+    return f"{line}{row.headroom:>7.1f}x {trained}{waiting}"

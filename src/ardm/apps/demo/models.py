@@ -1,22 +1,24 @@
-"""What there is to show: the bundled models, and for each of them the files to show it with."""
+"""The bundled models of the demo, each with the files that it is shown with."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ardm.apps.serve.models import LoadedModel, load_shelf
+from ardm.apps.serve.models import PageModel
 from ardm.checkpoint import ExactPart
 from ardm.codec.format.fields import SoundFields
+from ardm.compression.content_codec import ContentCodec
 from ardm.errors import CheckpointError, DataError, UsageError
 from ardm.media import medium_of
 from ardm.media.contents import Content
 from ardm.pretrained import bundled_models
 from ardm.schedule import Schedule
+from ardm.tasks.load import load
 
 MAX_VARIABLES = 2**16
-"""Of a file: more would take minutes."""
+"""Variables per file; more would take minutes."""
 MAX_CALLS = {"images": 100, "text": 250, "sound": 100}
-"""Of the network for a window, by medium, where a model's own choice is more: all together shall take three minutes."""
+"""Network calls per window, by medium, so that the whole demo takes three minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,43 +28,37 @@ class Example:
     path: Path
     content: Content
 
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.path.name
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Exhibit:
-    """A bundled model and its files."""
+class DemoModel(PageModel):
+    """A bundled model and the files to show it with; the key is its name."""
 
-    name: str
     num_bytes: int
-    """Of the model's file."""
-    served: LoadedModel
+    """Bytes of the model's file."""
     examples: Sequence[Example]
 
     @property
     def unit(self) -> str:
-        """The unit of bits for each variable."""
-        return medium_of(self.served.trained).unit
+        """The unit of bits per variable."""
+        return medium_of(self.trained).unit
 
     @property
     def exact(self) -> ExactPart:
-        """The model's coding."""
-        assert self.served.trained.exact is not None
-        return self.served.trained.exact
+        """The exact network and its coding."""
+        assert self.trained.exact is not None
+        return self.trained.exact
 
     @property
-    def schedule(self) -> Schedule:
-        """The one that items are coded and drawn with: the model's own choice, or one of fewer calls."""
+    def coding_schedule(self) -> Schedule:
+        """The schedule for coding and drawing: the model's default, or one with fewer calls."""
         coding = self.exact.coding
-        most_calls = max(MAX_CALLS[self.served.medium], coding.schedules[0].num_calls)
-        return coding.schedules[min(coding.default, coding.schedule_for(most_calls))]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Exhibition:
-    """All exhibits, and what cannot be shown."""
-
-    exhibits: Sequence[Exhibit]
-    left_out: Sequence[str]
-    """A line for each medium that lacks its model or its files."""
+        max_calls = max(MAX_CALLS[self.medium], coding.schedules[0].num_calls)
+        return coding.schedules[min(coding.default, coding.schedule_for(max_calls))]
 
 
 def find_examples(folder: Path | None) -> Path:
@@ -78,31 +74,29 @@ def find_examples(folder: Path | None) -> Path:
     )
 
 
-def find_exhibition(folder: Path, suffixes: Mapping[str, Collection[str]], device: str | None = None) -> Exhibition:
-    """The bundled models, loaded, with the files of a folder that end as each of them wants.
+def load_demo_models(
+    folder: Path, suffixes: Mapping[str, Collection[str]], device: str | None = None
+) -> tuple[list[DemoModel], list[str]]:
+    """The bundled models with the files of a folder that have their suffixes, and a line about each that lacks some.
 
-    `suffixes` names the models to look for. A CheckpointError where none of them is there, a DataError where the
-    folder has no file for those that it has, or one that is too large.
+    `suffixes` has the names of the models. A CheckpointError if none of them is bundled, a DataError if the folder has
+    no file for those that are, or an unsuitable one.
     """
     bundled = {name: path for name, path in bundled_models().items() if name in suffixes}
     if not bundled:
         raise CheckpointError("there is nothing to show: this version has no bundled models (`ardm models`)")
     files = {name: _files(folder, suffixes[name]) for name in suffixes}
-    shown = [name for name in suffixes if name in bundled and files[name]]
-    if not shown:
+    if not any(files[name] for name in bundled):
         raise DataError(f"{folder} holds no file for the bundled models ({', '.join(bundled)})")
-    shelf = load_shelf([bundled[name] for name in shown], device)
-    exhibits = [
-        Exhibit(
-            name=name,
-            num_bytes=bundled[name].stat().st_size,
-            served=served,
-            examples=[_example(served, path) for path in files[name]],
-        )
-        for name, served in zip(shown, shelf.models.values(), strict=True)
-    ]
-    left_out = [_why(name, name in bundled, folder) for name in suffixes if name not in shown]
-    return Exhibition(exhibits=exhibits, left_out=left_out)
+    models, left_out = [], []
+    for name in suffixes:
+        if name not in bundled:
+            left_out.append(f"{name} left out: there is no bundled model of this name")
+        elif not files[name]:
+            left_out.append(f"{name} left out: no file for it in {folder}")
+        else:
+            models.append(_load(name, bundled[name], files[name], device))
+    return models, left_out
 
 
 def _files(folder: Path, suffixes: Collection[str]) -> list[Path]:
@@ -110,8 +104,23 @@ def _files(folder: Path, suffixes: Collection[str]) -> list[Path]:
     return sorted(path for path in visible if path.suffix.lower() in suffixes)
 
 
-def _example(served: LoadedModel, path: Path) -> Example:
-    content = served.exact_codec.layout.read(path)
+def _load(name: str, path: Path, files: Sequence[Path], device: str | None) -> DemoModel:
+    loaded = load(path, device)
+    codec = ContentCodec(loaded.trained)
+    model = DemoModel(
+        key=name,
+        title=path.name,
+        num_bytes=path.stat().st_size,
+        examples=[Example(path=file, content=_content(codec, file)) for file in files],
+        trained=loaded.trained,
+        runtime=loaded.runtime,
+    )
+    model.time_calls()  # compiles, which no file's time shall include
+    return model
+
+
+def _content(codec: ContentCodec, path: Path) -> Content:
+    content = codec.layout.read(path)
     if content.num_variables > MAX_VARIABLES:
         raise DataError(
             f"{path} has {content.num_variables:,} values, and the demonstration takes up to {MAX_VARIABLES:,}; "
@@ -121,10 +130,4 @@ def _example(served: LoadedModel, path: Path) -> Example:
         raise DataError(f"{path} is empty; leave it out")
     if isinstance(content.fields, SoundFields) and content.fields.num_channels > 1:
         raise DataError(f"{path} is stereo, and the demonstration takes mono sounds; `ardm compress` takes both")
-    return Example(path=path, content=content)
-
-
-def _why(name: str, has_model: bool, folder: Path) -> str:
-    return f"{name} left out: " + (
-        f"no file for it in {folder}" if has_model else "there is no bundled model of this name"
-    )
+    return content
