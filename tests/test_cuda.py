@@ -81,7 +81,7 @@ def test_packed_data_gives_the_run_of_the_original_on_cuda(tmp_path, monkeypatch
 def test_bits_agree_with_the_cpu(tmp_path, generator, kind):
     trainer = Trainer(*make(kind, tmp_path), Runtime.choose("cuda"))
     run_training(trainer, tmp_path / "run")
-    model, x = trainer.averaged, trainer._eval_items
+    model, x = trainer.averaged, trainer.eval_items
     num_stages, num_variables = model.num_stages, model.num_variables
     orders = random_stage_orders(len(x), num_stages, num_variables, generator)
     schedule = uniform_schedule(num_variables, 5 * num_stages, num_stages=num_stages)

@@ -44,7 +44,19 @@ def build_model(config: RunConfig, num_classes: int) -> ARDM | Baseline:
     """A freshly initialised model of the configured method for K classes."""
     if config.method.is_ardm:
         return build_ardm(config, num_classes)
-    return _build_diffusion(config, num_classes) if config.method.is_diffusion else _build_causal(config, num_classes)
+    parametrization, method, shape = build_parametrization(config.depth, num_classes), config.method, config.data.shape
+    if method.is_diffusion:
+        num_levels = num_noise_levels(method, config.network)
+        network = _build_network(config, NETWORKS, parametrization, num_stages=num_levels)
+        process = noise_process(method, num_classes, config.depth.absorbing_value)
+        return D3PM(network, process, shape, weighted=not method.is_absorbing, num_levels=num_levels)
+    network = build_causal_network(
+        config.network,
+        num_values=parametrization.depth.num_values,
+        num_outputs=parametrization.num_outputs,
+        is_permuted=method.is_permuted,
+    )
+    return Autoregressive(network, parametrization, shape)
 
 
 def build_ardm(config: RunConfig, num_classes: int) -> ARDM:
@@ -82,29 +94,6 @@ def build_exact_core(config: RunConfig, parametrization: Parametrization) -> nn.
     knows_length = isinstance(config.network, TransformerConfig | PaperWaveNetConfig)
     lengths = {"max_length": config.data.num_variables} if knows_length else {}
     return _build_network(config, EXACT_NETWORKS, parametrization, **lengths)
-
-
-def _build_diffusion(config: RunConfig, num_classes: int) -> D3PM:
-    num_levels = num_noise_levels(config.method, config.network)
-    parametrization = build_parametrization(config.depth, num_classes)
-    return D3PM(
-        _build_network(config, NETWORKS, parametrization, num_stages=num_levels),
-        noise_process(config.method, num_classes, config.depth.absorbing_value),
-        config.data.shape,
-        weighted=not config.method.is_absorbing,
-        num_levels=num_levels,
-    )
-
-
-def _build_causal(config: RunConfig, num_classes: int) -> Autoregressive:
-    parametrization = build_parametrization(config.depth, num_classes)
-    network = build_causal_network(
-        config.network,
-        num_values=parametrization.depth.num_values,
-        num_outputs=parametrization.num_outputs,
-        is_permuted=config.method.is_permuted,
-    )
-    return Autoregressive(network, parametrization, config.data.shape)
 
 
 def _build_network(

@@ -165,8 +165,11 @@ class PaperWaveNetConfig:
 
 NetworkConfig = TransformerConfig | PaperTransformerConfig | UNetConfig | PaperUNetConfig | PaperWaveNetConfig
 NETWORK_CLASSES: dict[str, type[NetworkConfig]] = {cls.kind: cls for cls in get_args(NetworkConfig)}
-
-
+CAUSAL_NETWORKS = {
+    "permuted": TransformerConfig | PaperTransformerConfig,
+    "causal": TransformerConfig | PaperTransformerConfig | PaperWaveNetConfig,
+}
+"""Networks with a causal form, for each method that needs one."""
 ItemLength = Annotated[int, arg(name="item-length")]
 
 
@@ -251,12 +254,8 @@ class ImageData:
 
 
 DataConfig = TextData | ImageData | SoundData
-DATA_CLASSES: dict[str, type[DataConfig]] = {
-    **dict.fromkeys(get_args(TextKind), TextData),
-    **dict.fromkeys(get_args(ImageKind), ImageData),
-    **dict.fromkeys(get_args(SoundKind), SoundData),
-}
-"""The data configuration of each kind of data."""
+_DATA_KINDS = ((TextData, TextKind), (ImageData, ImageKind), (SoundData, SoundKind))
+DATA_CLASSES: dict[str, type[DataConfig]] = {kind: cls for cls, kinds in _DATA_KINDS for kind in get_args(kinds)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,17 +328,6 @@ class MethodConfig:
     def is_permuted(self) -> bool:
         """Whether it is autoregressive in random orders."""
         return self.name == "permuted"
-
-    def takes(self, network: NetworkConfig) -> bool:
-        """Whether this method can use the network."""
-        if self.is_permuted:
-            return isinstance(network, TransformerConfig | PaperTransformerConfig)
-        if self.name == "causal":
-            return isinstance(network, TransformerConfig | PaperTransformerConfig | PaperWaveNetConfig)
-        return True
-
-
-ARDM_METHOD = MethodConfig()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -434,7 +422,7 @@ class RunConfig:
     network: AvoidSubcommands[NetworkConfig]
     train: TrainConfig
     depth: DepthConfig = DepthConfig()
-    method: MethodConfig = ARDM_METHOD
+    method: MethodConfig = MethodConfig()
     seed: int = 0
     """Seed of the initial weights and of all random draws."""
     initial_data: Suppress[tuple[str, ...]] = ()
@@ -465,7 +453,7 @@ class RunConfig:
             )
         if name == "d3pm-gaussian" and self.data.medium == "text":
             raise ValueError("Gaussian noise needs classes in order, which characters are not; use d3pm-uniform")
-        if not self.method.takes(self.network):
+        if not isinstance(self.network, CAUSAL_NETWORKS.get(name, NetworkConfig)):
             kinds = "text, and causal for sound with the presets sc09-wavenet and sc09-paper"
             raise ValueError(f"the method {name} has no form of a {self.network.kind} network: it is for {kinds}")
         if self.method.is_permuted and getattr(self.network, "kernel", 1) > 1:
@@ -494,5 +482,4 @@ class RunConfig:
 
 
 def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
-    """Values read from JSON, which has lists only, with tuples again."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

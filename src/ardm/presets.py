@@ -21,17 +21,16 @@ from ardm.config import (
 )
 
 
-def _fast(*, steps: int, batch_size: int, learning_rate: float, **others: Any) -> TrainConfig:
+def _fast(**fields: Any) -> TrainConfig:
     """Training chosen for bits reached in minutes of one H200 (docs/LOG.md)."""
     common: dict[str, Any] = {"muon_rate": 0.02, "betas": (0.9, 0.95), "warmup_steps": 100, "decay_fraction": 0.5}
-    common |= {"ema_decay": 0.998} | others
-    return TrainConfig(steps=steps, batch_size=batch_size, learning_rate=learning_rate, **common)
+    return TrainConfig(**common | {"ema_decay": 0.998} | fields)
 
 
-def _small(*, batch_size: int, **others: Any) -> TrainConfig:
+def _small(**fields: Any) -> TrainConfig:
     """Training that a laptop's CPU does in minutes."""
     common = {"warmup_steps": 20, "ema_decay": 0.99, "eval_every": 500, "checkpoint_every": 250, "log_every": 20}
-    return _fast(batch_size=batch_size, **common | others)
+    return _fast(**common | fields)
 
 
 def text8_paper() -> RunConfig:

@@ -63,7 +63,7 @@ def thread_teams(size: int) -> list[ThreadTeam]:
 def test_a_team_scores_baselines_as_one(case, tmp_path):
     config = CASES[case]()
     trainer = Trainer(config, corpus_of(config, tmp_path), CPU)
-    x = trainer._eval_items.repeat(3, 1)
+    x = trainer.eval_items.repeat(3, 1)
     calls: list[list[int]] = [[] for _ in range(4)]
 
     def scored(**how):

@@ -21,7 +21,7 @@ from tiny import (
 from ardm.build import build_parametrization
 from ardm.checkpoint import load_model, read_tensors, write_tensors
 from ardm.config import DepthConfig, TrainConfig
-from ardm.data.corpus import WindowSampler
+from ardm.data.corpus import PieceSampler
 from ardm.errors import ArdmError, CheckpointError, UsageError
 from ardm.objective import corrupt, sample_step_loss, step_loss
 from ardm.orders import NAMED_ORDERS, random_orders, strands
@@ -129,7 +129,7 @@ def test_the_profile_takes_a_tenth_of_the_training(tmp_path):
     num_draws = [final_draws(trainer_of(tmp_path, steps=steps)) for steps in (1, 18, 1000)]
     assert num_draws == [8, 18 * 8 // 3, 4 * 16]
     many = trainer_of(tmp_path, steps=1000, eval_items=9)
-    assert final_draws(many) == 8 * many.num_eval_items == 72
+    assert final_draws(many) == 8 * len(many.eval_items) == 72
     upscale = Trainer(replace(tiny_upscale_config(), train=many.config.train), tiny_corpus(tmp_path), CPU)
     assert final_draws(upscale) == upscale.model.num_stages * 4 * 16
 
@@ -143,7 +143,7 @@ def test_a_short_training_is_measured_on_some_of_the_items(tmp_path):
 
     run_training(trainer, tmp_path / "run", on_profile=on_profile)
     assert (wanted, sum(made), int(trainer.measured_profile.counts.sum())) == ([8], 8, 8)
-    assert trainer.num_eval_items == 9
+    assert len(trainer.eval_items) == 9
     assert load_model(tmp_path / "run").step == 1
 
 
@@ -288,7 +288,7 @@ def test_absurd_settings_are_refused():
 
 
 def test_crops_reach_both_ends(generator):
-    crops = WindowSampler([np.arange(6)], 4, torch.device("cpu")).draw(200, generator)
+    crops = PieceSampler([np.arange(6)], (4,), torch.device("cpu")).draw(200, generator)
     assert {tuple(row) for row in crops.tolist()} == {(0, 1, 2, 3), (1, 2, 3, 4), (2, 3, 4, 5)}
 
 
@@ -318,7 +318,7 @@ def test_shards_add_up_to_a_batch(tmp_path, monkeypatch):
     states = []
     for num_shards in (1, 2, 4):
         trainer = Trainer(tiny_config(num_shards=num_shards), corpus, CPU)
-        trainer._sampler = Repeated(items)
+        trainer.sampler = Repeated(items)
         draws = iter([part for parts in zip(*(d.chunk(num_shards) for d in drawn), strict=True) for part in parts])
         metrics = trainer.train_step()
         states.append((metrics, trainer.model, trainer.profile))

@@ -25,6 +25,8 @@ MIN_VARIABLES = 64
 """Least number of variables that a captured call computes."""
 _CAPTURING = threading.Lock()
 """Held while a thread captures: one at a time."""
+_STREAMS = threading.local()
+"""The streams that belong to a thread, by the name of their device."""
 
 Key = tuple[torch.Size, ...]
 
@@ -52,25 +54,16 @@ class CapturedCall:
         return self._result.clone()
 
 
-@dataclass
-class _StreamsOfThread(threading.local):
-    """The streams that belong to a thread, by device."""
-
-    by_device: dict[torch.device, torch.cuda.Stream] = field(default_factory=dict)
-
-
-_STREAMS = _StreamsOfThread()
-
-
 @contextmanager
 def own_stream(device: torch.device) -> Iterator[None]:
     """Compute on this thread's own stream of a CUDA device, and synchronise it at the end."""
     if device.type != "cuda":
         yield
         return
-    if device not in _STREAMS.by_device:  # PyTorch reuses a pool of 32
-        _STREAMS.by_device[device] = torch.cuda.Stream(device)
-    stream = _STREAMS.by_device[device]
+    streams: dict[str, torch.cuda.Stream] = vars(_STREAMS)
+    if str(device) not in streams:  # PyTorch reuses a pool of 32
+        streams[str(device)] = torch.cuda.Stream(device)
+    stream = streams[str(device)]
     stream.wait_stream(torch.cuda.current_stream(device))
     try:
         with torch.cuda.stream(stream):

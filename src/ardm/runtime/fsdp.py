@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 
@@ -24,12 +24,6 @@ def shard_weights(module: nn.Module, blocks: Iterable[nn.Module], mesh: DeviceMe
 
     for part in (*blocks, module):
         fully_shard(part, mesh=mesh, shard_placement_fn=placement)
-
-
-def set_gradient_sync(module: nn.Module, now: bool) -> None:
-    """Choose whether the next backward pass reduces gradients over all processes or only accumulates them."""
-    assert isinstance(module, FSDPModule)
-    module.set_requires_gradient_sync(now)
 
 
 def whole(tensor: Tensor) -> Tensor:

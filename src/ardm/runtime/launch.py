@@ -102,23 +102,14 @@ def connecting() -> Iterator[None]:
     """
     is_over = threading.Event()
     threading.Thread(target=_watch_launcher, args=(is_over,), daemon=True).start()
-    with _signal_numbers() as receiver:
-        threading.Thread(target=_watch_signals, args=(is_over, receiver), daemon=True).start()
-        try:
-            yield
-        finally:
-            is_over.set()
-
-
-@contextlib.contextmanager
-def _signal_numbers() -> Iterator[socket.socket]:
-    """A socket that receives the number of every signal, whichever thread the system delivers it to."""
-    receiver, sender = socket.socketpair()
+    receiver, sender = socket.socketpair()  # gets the number of a signal, whichever thread the system delivers it to
     sender.setblocking(False)
     before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+    threading.Thread(target=_watch_signals, args=(is_over, receiver), daemon=True).start()
     try:
-        yield receiver
+        yield
     finally:
+        is_over.set()
         signal.set_wakeup_fd(before)
         sender.close()
 

@@ -123,7 +123,7 @@ def joined_team(device: torch.device) -> Iterator[Team]:
             control = dist.new_group(backend="gloo", timeout=PATIENCE)
         yield Team(dist.get_rank(), dist.get_world_size(), control)
     except RuntimeError as error:
-        if is_lost_connection(error):
+        if isinstance(error, dist.DistError) or "gloo" in str(error).lower():
             ignore_signals()
             raise LostProcessError(num_launched(), str(error)) from error
         raise
@@ -145,8 +145,3 @@ def _first_sentence(reason: str) -> str:
     """The first sentence, without the source location that libraries put before it."""
     first = re.sub(r"^\[[^\]]*\.(cc|cpp|h):\d+\]\s*", "", reason.strip().splitlines()[0])
     return re.split(r"[.!] ", first)[0].rstrip(".")
-
-
-def is_lost_connection(error: RuntimeError) -> bool:
-    """Whether an error means that another process cannot be reached."""
-    return isinstance(error, dist.DistError) or "gloo" in str(error).lower()

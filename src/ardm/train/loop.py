@@ -16,7 +16,7 @@ from ardm.config import RunConfig
 from ardm.errors import UsageError
 from ardm.media import load_corpus
 from ardm.runtime.device import Runtime
-from ardm.runtime.files import locked, remove_leftovers, written_whole
+from ardm.runtime.files import locked, remove_leftovers, write_file
 from ardm.train.metrics import Metrics, metrics_log, set_metrics_aside
 from ardm.train.run_folder import CONFIG_FILE, has_run, non_finite_error, restore_state, save_state, write_data_path
 from ardm.train.trainer import Trainer
@@ -39,10 +39,7 @@ def opened_run(
     resume: bool = False,
     initial: TrainedModel | None = None,
 ) -> Iterator[tuple[Trainer, list[str]]]:
-    """The trainer of a new or a resumed run whose folder is locked, and remarks on how the run starts.
-
-    A new run starts with the weights of `initial`, if given.
-    """
+    """The trainer of a resumed run, or of a new one from `initial`, if given, in its locked folder; and remarks."""
     team, is_started = runtime.team, has_run(folder)
     if len({*team.all_gather([is_started])}) > 1:
         raise UsageError(
@@ -88,7 +85,8 @@ def run_training(
         return
     logging: AbstractContextManager[Callable[[Metrics], Metrics]] = nullcontext(lambda metrics: metrics)
     if team.is_first:
-        _prepare_folder(trainer.config, folder)
+        remove_leftovers(folder)
+        write_file(folder / CONFIG_FILE, (json.dumps(trainer.config.to_dict(), indent=2) + "\n").encode())
         logging = metrics_log(folder, trainer.step, is_evaluated=trainer.step < config.steps)
     with logging as log, trainer.runtime.deterministic():
         loop = Loop(trainer, folder, stop=stop, log=lambda metrics: on_metrics(log(metrics)))
@@ -123,7 +121,7 @@ class Loop:
     def measure_profile(self, on_profile: Callable[[int], Callable[[int], None]]) -> None:
         """Measure the final model's loss profile for the planner, which finishes the run."""
         trainer, num_draws = self._trainer, final_draws(self._trainer)
-        num_items = min(num_draws, trainer.num_eval_items)
+        num_items = min(num_draws, len(trainer.eval_items))
         num_passes = math.ceil(num_draws / num_items)
         on_batch = self._checking_stop(on_profile(num_passes * num_items))
         with contextlib.suppress(Stopped):
@@ -173,10 +171,10 @@ def final_draws(trainer: Trainer) -> int:
     third of the time; the limit is a count, because a resumed run could not repeat a limit in seconds exactly.
     """
     if not trainer.config.method.is_ardm:
-        return trainer.num_eval_items  # it has no profile
+        return len(trainer.eval_items)  # it has no profile
     model, config = trainer.model, trainer.config.train
     observations = model.num_stages * min(OBSERVATIONS_PER_STAGE, 4 * model.num_variables)
-    wanted = max(observations, FINAL_PASSES * trainer.num_eval_items)
+    wanted = max(observations, FINAL_PASSES * len(trainer.eval_items))
     return min(wanted, max(MIN_OBSERVATIONS_PER_STAGE * model.num_stages, config.steps * config.batch_size // 3))
 
 
@@ -204,11 +202,3 @@ class Clock:
         speed = variables / (time.perf_counter() - self._lap_started)
         self.begin_lap()
         return {"seconds": self.seconds(), "variables_per_second": speed}
-
-
-def _prepare_folder(config: RunConfig, folder: Path) -> None:
-    """Write the configuration to the run's folder and remove what a killed run left."""
-    folder.mkdir(parents=True, exist_ok=True)
-    remove_leftovers(folder)
-    with written_whole(folder / CONFIG_FILE) as temporary:
-        temporary.write_text(json.dumps(config.to_dict(), indent=2) + "\n", encoding="utf-8")

@@ -25,7 +25,8 @@ def metrics_log(folder: Path, first_step: int, *, is_evaluated: bool = True) -> 
     path = folder / METRICS_FILE
 
     def is_repeated(metrics: Metrics) -> bool:
-        step = _step_of(metrics)
+        step = metrics.get("step")
+        step = step if isinstance(step, (int, float)) else math.inf
         return step > first_step or (step == first_step and not is_evaluated and "bits" not in metrics)
 
     drop_lines(path, is_repeated)
@@ -65,11 +66,6 @@ def _parsed(line: bytes) -> Metrics | None:
     except ValueError:
         return None
     return metrics if isinstance(metrics, dict) and line.endswith(b"\n") else None
-
-
-def _step_of(metrics: Metrics) -> float:
-    step = metrics.get("step")
-    return float(step) if isinstance(step, (int, float)) else math.inf
 
 
 @contextmanager

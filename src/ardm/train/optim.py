@@ -26,10 +26,7 @@ NEWTON_SCHULZ = (
 
 
 class Muon(torch.optim.Optimizer):
-    """Orthogonalised momentum, scaled by sqrt(max(1, rows / columns)) times the rate.
-
-    A parameter with three axes is a stack of matrices.
-    """
+    """Orthogonalised momentum of matrices or stacks of them, scaled by sqrt(max(1, rows / columns)) times the rate."""
 
     def __init__(
         self,

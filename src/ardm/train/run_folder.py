@@ -19,7 +19,7 @@ from torch import Tensor
 from ardm.checkpoint import MODEL_FILE, read_tensors, save_model, write_tensors
 from ardm.config import RunConfig
 from ardm.errors import ArdmError, CheckpointError, UsageError
-from ardm.runtime.files import written_whole
+from ardm.runtime.files import write_file, written_whole
 from ardm.train.metrics import METRICS_FILE
 from ardm.train.trainer import Trainer
 
@@ -63,8 +63,7 @@ def read_config(folder: Path) -> RunConfig | None:
 
 def write_data_path(folder: Path, data: Path) -> None:
     """Record the path of a run's data in its folder."""
-    with written_whole(folder / DATA_FILE) as temporary:
-        temporary.write_text(f"{data.absolute()}\n", encoding="utf-8")
+    write_file(folder / DATA_FILE, f"{data.absolute()}\n".encode())
 
 
 def read_data_path(folder: Path) -> Path | None:
@@ -74,17 +73,18 @@ def read_data_path(folder: Path) -> Path | None:
 
 
 def save_state(trainer: Trainer, folder: Path) -> None:
-    """Write the training state and the averaged model, unless weights are not finite.
-
-    All processes of a team must call it; the first one writes.
-    """
+    """Write the state and the averaged model if all weights are finite; all processes call it, and the first writes."""
     if not trainer.is_finite():
         raise non_finite_error(f"the weights are no longer finite at step {trainer.step}", folder)
     tensors, trained = trainer.state_tensors(), trainer.trained_model()
     if not trainer.runtime.team.is_first:
         return
-    if (folder / STATE_FILE).exists():
-        _keep_previous(folder / STATE_FILE, folder / PREVIOUS_STATE_FILE)
+    if (folder / STATE_FILE).exists():  # one of the two is intact at any time
+        with written_whole(folder / PREVIOUS_STATE_FILE) as temporary:
+            try:
+                temporary.hardlink_to(folder / STATE_FILE)
+            except OSError:  # a file system without hard links
+                shutil.copyfile(folder / STATE_FILE, temporary)
     description = {
         "kind": KIND,
         "config": trainer.config.to_dict(),
@@ -104,10 +104,7 @@ def non_finite_error(problem: str, folder: Path) -> ArdmError:
 
 
 def restore_state(trainer: Trainer, folder: Path) -> str | None:
-    """Continue from the last training state in a folder, or from the previous one if the last is damaged.
-
-    Returns a line about the damage, if any.
-    """
+    """Continue from the last state in a folder or, if it is damaged, the previous one; returns a line about damage."""
     team, damage = trainer.runtime.team, None
     if team.is_first:
         tensors, description, damage = _read_newest(folder)
@@ -115,8 +112,7 @@ def restore_state(trainer: Trainer, folder: Path) -> str | None:
     if not team.is_first:
         tensors, description = read_tensors(folder / STATE_FILE, KIND)
     saved = RunConfig.from_dict(description["config"])  # adds fields newer than the run
-    changed = changed_fields(saved.to_dict(), trainer.config.to_dict())
-    if changed:
+    if changed := changed_fields(saved.to_dict(), trainer.config.to_dict()):
         words = ", ".join(FIELD_WORDS.get(name, name.replace("_", " ")) for name in changed)
         raise UsageError(
             f"the run in {folder} was started with another {words}; resume it with the same flags "
@@ -168,12 +164,3 @@ def _read_newest(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], str |
         newest.replace(folder / DAMAGED_STATE_FILE)
     previous.replace(newest)  # otherwise the next save would lose the good one
     return tensors, description, f"{damage}; the previous state is used, of step {description['step']}"
-
-
-def _keep_previous(state: Path, previous: Path) -> None:
-    """Keep the current state under a second name; one of the two is intact at any time."""
-    with written_whole(previous) as temporary:
-        try:
-            temporary.hardlink_to(state)
-        except OSError:  # a file system without hard links
-            shutil.copyfile(state, temporary)

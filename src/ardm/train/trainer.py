@@ -6,7 +6,7 @@ batch, orders and time steps of training step i, so a resumed run draws exactly 
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import islice
@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
@@ -23,7 +24,7 @@ from ardm.baselines.methods import Baseline, score
 from ardm.build import build_model
 from ardm.checkpoint import AnyTrained, TrainedBaseline, TrainedModel, profile_from_tensors, profile_tensors
 from ardm.config import RunConfig
-from ardm.data.corpus import Corpus, Sampler, compact_tensor, spread
+from ardm.data.corpus import Corpus, compact_tensor, spread
 from ardm.data.packed.sampler import AHEAD, StreamSampler
 from ardm.errors import UsageError
 from ardm.likelihood import Bound, Estimate, bound
@@ -33,7 +34,7 @@ from ardm.objective import Losses, StepLoss, joined, sample_step_loss
 from ardm.orders import NAMED_ORDERS, random_orders, random_strand_ranks, ranks
 from ardm.profile import Profile
 from ardm.runtime.device import Runtime
-from ardm.runtime.fsdp import gathered, set_gradient_sync, shard_like, shard_weights, whole
+from ardm.runtime.fsdp import gathered, shard_like, shard_weights, whole
 from ardm.runtime.team import Team
 from ardm.train.metrics import Metrics
 from ardm.train.optim import Muon, is_hidden_matrix
@@ -68,10 +69,14 @@ class Trainer:
         self.profile = Profile.empty(self.model.num_stages, self.model.num_variables, device)
         self.measured_profile: Profile | None = None
         self.step, self.seconds, self.finished = 0, 0.0, False
-        self._sampler = corpus.sampler(config.data.shape, device)
-        self._eval_items = self._choose_eval_items()
+        self.sampler = corpus.sampler(config.data.shape, device)
+        valid = corpus.items("valid", config.data.shape)
+        chosen = spread(min(config.train.eval_items, len(valid)), len(valid))
+        self.eval_items: Int[Tensor, "N D"] = compact_tensor(valid[chosen]).to(device).long()
         self._generator = torch.Generator(device)
-        self._rank = named_rank(config, device)
+        self._named_rank: Tensor | None = None
+        if config.train.order in NAMED_ORDERS:
+            self._named_rank = ranks(torch.from_numpy(NAMED_ORDERS[config.train.order](config.data.shape)).to(device))
 
     def _placed_objective(self) -> nn.Module:
         """The objective on the device, compiled, sharded or replicated as the runtime says."""
@@ -132,9 +137,9 @@ class Trainer:
         """Losses of a shard of the batch; their gradients are accumulated, and after the last shard synchronised."""
         config, team = self.config.train, self.runtime.team
         self._generator.manual_seed(step_seed(self.config.seed, self.step, shard))
-        if isinstance(self._sampler, StreamSampler):
-            self._sampler.expect(coming_seeds(self.config, team, self.step, shard), config.shard_size)
-        x = self._sampler.draw(config.shard_size, self._generator)
+        if isinstance(self.sampler, StreamSampler):
+            self.sampler.expect(coming_seeds(self.config, team, self.step, shard), config.shard_size)
+        x = self.sampler.draw(config.shard_size, self._generator)
         rank = self._ranks() if config.has_order(self.step) else None
         with self._gradient_sync(is_last):
             with self.runtime.autocast():
@@ -146,8 +151,8 @@ class Trainer:
 
     def _gradient_sync(self, is_last: bool) -> AbstractContextManager[Any]:
         """A context that synchronises gradients across processes after the last shard only."""
-        if self.runtime.shares_weights:
-            set_gradient_sync(self._objective, is_last)
+        if isinstance(self._objective, FSDPModule):
+            self._objective.set_requires_gradient_sync(is_last)
         elif isinstance(self._objective, DistributedDataParallel) and not is_last:
             return self._objective.no_sync()
         return nullcontext()
@@ -156,10 +161,10 @@ class Trainer:
         """Inverses of the orders that the final steps train for, one per item of a shard."""
         config, num_variables = self.config.train, self.model.num_variables
         num_ordered = round(config.order_share * config.shard_size)
-        if self._rank is None:
+        if self._named_rank is None:
             ordered = random_strand_ranks(num_ordered, num_variables, self._generator)
         else:
-            ordered = self._rank.expand(num_ordered, -1)
+            ordered = self._named_rank.expand(num_ordered, -1)
         return torch.cat([ordered, random_orders(config.shard_size - num_ordered, num_variables, self._generator)])
 
     def _update(self, rate_factor: float) -> None:
@@ -181,16 +186,13 @@ class Trainer:
         on_batch: Callable[[int], None] = lambda num_items: None,
     ) -> Metrics:
         """The averaged weights' bound on all or some of the held-out items, with the same random draws every time."""
-        items = self._eval_items if num_items is None else self._eval_items[spread(num_items, self.num_eval_items)]
+        items = self.eval_items if num_items is None else self.eval_items[spread(num_items, len(self.eval_items))]
         generator = torch.Generator(self.runtime.device).manual_seed(self.config.seed)
         how: Any = {"num_passes": num_passes, "batch_size": self.config.train.shard_size, "on_batch": on_batch}
-        how["team"] = self.runtime.team
         averaged = self.whole_average()
+        estimated: Callable[..., Estimate] = bound if isinstance(averaged, ARDM) else score
         with self.runtime.autocast():
-            if isinstance(averaged, ARDM):
-                estimate: Estimate = bound(averaged, items, generator, **how)
-            else:
-                estimate = score(averaged, items, generator, **how)
+            estimate = estimated(averaged, items, generator, team=self.runtime.team, **how)
         if isinstance(estimate, Bound):
             self.measured_profile = estimate.profile
         metrics: Metrics = {"step": self.step, "valid_bits": estimate.bits_per_dim}
@@ -208,21 +210,6 @@ class Trainer:
         for parameter, averaged in zip(model.parameters(), self.averaged.parameters(), strict=True):
             parameter.copy_(whole(averaged))
         return model
-
-    @property
-    def sampler(self) -> Sampler:
-        """The source of training items."""
-        return self._sampler
-
-    @property
-    def num_eval_items(self) -> int:
-        """Held-out items of an evaluation."""
-        return len(self._eval_items)
-
-    def _choose_eval_items(self) -> Int[Tensor, "N D"]:
-        items = self.corpus.items("valid", self.config.data.shape)
-        chosen = spread(min(self.config.train.eval_items, len(items)), len(items))
-        return compact_tensor(items[chosen]).to(self.runtime.device).long()
 
     def is_finite(self) -> bool:
         """Whether all weights are finite, in all processes."""
@@ -251,15 +238,11 @@ class Trainer:
         tensors |= profile_tensors("profile", self.profile)
         if self.measured_profile is not None:
             tensors |= profile_tensors("measured_profile", self.measured_profile)
-        for name, state in self._optimizer_states():
-            tensors |= {f"optimizer/{name}/{key}": value for key, value in state.items()}
-        return gathered(tensors, keep=self.runtime.team.is_first)
-
-    def _optimizer_states(self) -> Iterator[tuple[str, dict[str, Tensor]]]:
         names: dict[Tensor, str] = {p: n for n, p in self.model.named_parameters()}
         for optimizer in self.optimizers:
             for parameter, state in optimizer.state.items():
-                yield names[parameter], state
+                tensors |= {f"optimizer/{names[parameter]}/{key}": value for key, value in state.items()}
+        return gathered(tensors, keep=self.runtime.team.is_first)
 
     def load_state_tensors(self, tensors: dict[str, Tensor]) -> None:
         """Restore what `state_tensors` returned; only this process's share of it goes to the device."""
@@ -275,35 +258,20 @@ class Trainer:
         owners = {p: o for o in self.optimizers for g in o.param_groups for p in g["params"]}
         for name, parameter in self.model.named_parameters():
             prefix = f"optimizer/{name}/"
-            state = {
-                k.removeprefix(prefix): shard_like(v.to(device), parameter)
-                for k, v in tensors.items()
-                if k.startswith(prefix)
-            }
-            owners[parameter].state[parameter] = state
-
-
-def named_rank(config: RunConfig, device: torch.device) -> Int[Tensor, "D"] | None:
-    """The inverse of the named order to train for; None for strands or without an order."""
-    if config.train.order not in NAMED_ORDERS:
-        return None
-    return ranks(torch.from_numpy(NAMED_ORDERS[config.train.order](config.data.shape)).to(device))
+            state = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+            owners[parameter].state[parameter] = {k: shard_like(v.to(device), parameter) for k, v in state.items()}
 
 
 def make_optimizers(config: RunConfig, model: nn.Module, team: Team) -> list[torch.optim.Optimizer]:
     """Muon for hidden matrices, if the configuration has a rate for it, and fused AdamW for the rest."""
     train = config.train
-    hidden: dict[str, nn.Parameter] = {}
-    if train.muon_rate is not None:
-        hidden = {n: p for n, p in model.named_parameters() if is_hidden_matrix(n, p)}
+    hidden = {n: p for n, p in model.named_parameters() if train.muon_rate is not None and is_hidden_matrix(n, p)}
     others = [p for n, p in model.named_parameters() if n not in hidden]
-    optimizers: list[torch.optim.Optimizer] = [
-        torch.optim.AdamW(
-            others, lr=train.learning_rate, betas=train.betas, weight_decay=train.weight_decay, fused=True
-        )
-    ]
+    decay = train.weight_decay
+    adamw = torch.optim.AdamW(others, lr=train.learning_rate, betas=train.betas, weight_decay=decay, fused=True)
+    optimizers: list[torch.optim.Optimizer] = [adamw]
     if train.muon_rate is not None and hidden:
-        optimizers.append(Muon(hidden.values(), lr=train.muon_rate, weight_decay=train.weight_decay, team=team))
+        optimizers.append(Muon(hidden.values(), lr=train.muon_rate, weight_decay=decay, team=team))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["peak_rate"] = group["lr"]
@@ -317,11 +285,6 @@ def step_seed(seed: int, step: int, shard: int = 0) -> int:
 
 def coming_seeds(config: RunConfig, team: Team, step: int, shard: int) -> list[int]:
     """The seeds of this shard of a step and of the process's next ones, for a sampler to read ahead."""
-    last = max(config.train.steps, step + 1)
-    draws = (
-        (s, own)
-        for s in range(step, last)
-        for own in team.share_of(config.train.num_shards)
-        if (s, own) >= (step, shard)
-    )
+    last, shards = max(config.train.steps, step + 1), team.share_of(config.train.num_shards)
+    draws = ((s, own) for s in range(step, last) for own in shards if (s, own) >= (step, shard))
     return [step_seed(config.seed, s, own) for s, own in islice(draws, AHEAD)]
