@@ -21,13 +21,12 @@ from tiny import TEXT
 
 from ardm.apps.bench.plan import PlanTiming
 from ardm.checkpoint import load_model
-from ardm.cli.common import NamedOrder, OrderName
+from ardm.cli.common import OrderName
 from ardm.cli.main import main
 from ardm.cli.plan import shortened
 from ardm.cli.train import evaluated_items, evaluation_line, profile_line
-from ardm.config import ORDER_NAMES
+from ardm.config import ORDER_NAMES, NamedOrder
 from ardm.data.cifar10 import MD5
-from ardm.data.text import KnownFile
 from ardm.presets import PRESETS
 
 SMALL = ["--item-length", "16", "--layers", "1", "--width", "32", "--batch-size", "8"]
@@ -208,8 +207,8 @@ def test_names_on_the_command_line_are_those_of_the_library():
 
 def test_data_checks_fetches_and_replaces(capsys, tmp_path, monkeypatch):
     content = b"hello world " * 10
-    known = KnownFile(title="text8 (fake)", num_bytes=len(content), md5=hashlib.md5(content).hexdigest())
-    monkeypatch.setattr("ardm.data.text.TEXT8_FILES", (known,))
+    known = {len(content): ("text8 (fake)", hashlib.md5(content).hexdigest())}
+    monkeypatch.setattr("ardm.data.text.TEXT8_FILES", known)
     monkeypatch.setattr("ardm.data.text.TEXT8_HOLD_OUT", 10)
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as file:

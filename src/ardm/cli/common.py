@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from ardm.config import NamedOrder
 from ardm.errors import UsageError
 from ardm.runtime.launch import launched_rank
 
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from ardm.checkpoint import AnyTrained
 
 ScheduleName = Literal["planned", "cosine", "uniform"]
-NamedOrder = Literal["raster", "reverse", "spaced", "halton", "pseudorandom", "strands"]
-OrderName = Literal["random", "raster", "reverse", "spaced", "halton", "pseudorandom", "strands"]
+OrderName = Literal["random", NamedOrder]
 OutputPath = Annotated[Path | None, tyro.conf.arg(aliases=["-o"])]
 
 SECONDS_PER_LINE = 30
@@ -31,10 +31,7 @@ SECONDS_PER_LINE = 30
 
 @contextmanager
 def progress(title: str, total: int, opening: str | None = None) -> Iterator[Callable[[int], None]]:
-    """A function that advances a progress bar on stderr; without a terminal it prints the opening and lines instead.
-
-    Of several processes only the first one shows its progress.
-    """
+    """A function that advances a bar on stderr or prints lines after an opening; it does nothing in later processes."""
     if launched_rank():
         yield lambda count: None
         return
@@ -49,10 +46,7 @@ def progress(title: str, total: int, opening: str | None = None) -> Iterator[Cal
 
 
 def advancing(bar: "Progress", task: "TaskID", title: str, total: int) -> Callable[[int], None]:
-    """A function that advances a bar or, if it is disabled, prints a line from time to time.
-
-    Work of less than 30 seconds prints nothing.
-    """
+    """A function that advances a bar or, if it is disabled, prints a line every half minute."""
     if not bar.disable:
         return lambda count: bar.advance(task, count)
     done, started = 0, time.monotonic()

@@ -93,8 +93,7 @@ def packed_sizes(about: "Description") -> str:
         "sound": f"clips at {about.sample_rate} Hz",
     }
     shards = "1 shard" if len(about.shards) == 1 else f"{len(about.shards)} shards"
-    counts = listed(about.counts)
-    return f"{about.title}: {counts} {units[about.medium]} in {shards}, {about.num_bytes:,} bytes"
+    return f"{about.title}: {listed(about.counts)} {units[about.medium]} in {shards}, {about.num_bytes:,} bytes"
 
 
 def published_sizes(name: str, root: Path) -> str:
@@ -104,18 +103,14 @@ def published_sizes(name: str, root: Path) -> str:
     from ardm.data.sc09 import RATE, load_sc09
     from ardm.data.text import TextCorpus, load_text8
 
-    load: dict[str, Callable[[Path], TextCorpus | PieceCorpus]] = {
-        "text8": load_text8,
-        "cifar10": load_cifar10,
-        "sc09": load_sc09,
+    known: dict[str, tuple[Callable[[Path], TextCorpus | PieceCorpus], str]] = {
+        "text8": (load_text8, "characters, md5 as expected"),
+        "cifar10": (load_cifar10, "images of 32 x 32, md5 as expected"),
+        "sc09": (load_sc09, f"clips at {RATE} Hz"),
     }
-    units = {
-        "text8": "characters, md5 as expected",
-        "cifar10": "images of 32 x 32, md5 as expected",
-        "sc09": f"clips at {RATE} Hz",
-    }
-    corpus = load[name](root)
-    return f"{corpus.title}: {listed(len(corpus.split(split)) for split in SPLITS)} {units[name]}"
+    load, units = known[name]
+    corpus = load(root)
+    return f"{corpus.title}: {listed(len(corpus.split(split)) for split in SPLITS)} {units}"
 
 
 def listed(counts: Iterable[int]) -> str:

@@ -69,7 +69,11 @@ class Evaluate:
         """Score and print."""
         require_positive(items=self.items, passes=self.passes, batch_size=self.batch_size, calls=self.calls)
         require_positive(diffusion_steps=self.diffusion_steps)
-        self._check_profile()
+        if self.profile is not None and (self.order != "random" or self.calls is not None):
+            raise UsageError("--profile is measured by the bound: leave out --order and --calls")
+        if self.profile is not None and self.profile.suffix not in (".npy", ".json"):
+            raise UsageError(f"a profile file ends in .npy or .json, got {self.profile.name}")
+        check_writable(self.profile)
         check_writable(self.output)
         from ardm.runtime.device import Runtime
         from ardm.runtime.team import joined_team
@@ -132,12 +136,3 @@ class Evaluate:
         words = "one variable a call" if self.calls is None else f"{kind}{schedule.num_calls} calls"
         with progress("calls", schedule.num_calls * len(loaded.runtime.team.share_of(len(x)))) as advance:
             return score(loaded, x, schedule, self.order, words, replace(options, on_batch=advance))
-
-    def _check_profile(self) -> None:
-        if self.profile is None:
-            return
-        if self.order != "random" or self.calls is not None:
-            raise UsageError("--profile is measured by the bound: leave out --order and --calls")
-        if self.profile.suffix not in (".npy", ".json"):
-            raise UsageError(f"a profile file ends in .npy or .json, got {self.profile.name}")
-        check_writable(self.profile)

@@ -30,24 +30,10 @@ from ardm.errors import UsageError
 from ardm.runtime.launch import END_BY_SIGNAL, elect_reporter, leave, num_launched, say
 from ardm.runtime.signals import Terminated, ignore_signals, raise_signals
 
-Command = (
-    Annotated[Train, tyro.conf.subcommand("train")]
-    | Annotated[Evaluate, tyro.conf.subcommand("eval")]
-    | Annotated[Sample, tyro.conf.subcommand("sample")]
-    | Annotated[Infill, tyro.conf.subcommand("infill")]
-    | Annotated[Plan, tyro.conf.subcommand("plan")]
-    | Annotated[Export, tyro.conf.subcommand("export")]
-    | Annotated[Compress, tyro.conf.subcommand("compress")]
-    | Annotated[Decompress, tyro.conf.subcommand("decompress")]
-    | Annotated[Info, tyro.conf.subcommand("info")]
-    | Annotated[Models, tyro.conf.subcommand("models")]
-    | Annotated[Demo, tyro.conf.subcommand("demo")]
-    | Annotated[Data, tyro.conf.subcommand("data")]
-    | Annotated[Report, tyro.conf.subcommand("report")]
-    | Annotated[Bench, tyro.conf.subcommand("bench")]
-    | Annotated[Serve, tyro.conf.subcommand("serve")]
-)
-
+COMMANDS: tuple[type, ...] = (Train, Evaluate, Sample, Infill, Plan, Export, Compress, Decompress)
+COMMANDS += (Info, Models, Demo, Data, Report, Bench, Serve)
+NAMES = ("eval" if command is Evaluate else command.__name__.lower() for command in COMMANDS)
+Command: Any = Union[*(Annotated[c, tyro.conf.subcommand(n)] for c, n in zip(COMMANDS, NAMES, strict=True))]
 SHARED_COMMANDS = (Train, Evaluate, Sample, Infill, Compress, Decompress)
 """Commands whose work the processes of torchrun can share; any other would run once per process."""
 BAD_USAGE = 2
@@ -85,21 +71,15 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def parse(arguments: list[str]) -> Command:
+def parse(arguments: list[str]) -> Any:
     """The command that the arguments name; a one-line UsageError if there is none."""
     complaint, name = io.StringIO(), name_of(arguments)
     train = train_command(arguments) if name == "ardm train" else Train  # its flags depend on the preset
     commands: Any = Union[Annotated[train, tyro.conf.subcommand("train")], *get_args(Command)[1:]]
     try:
         with contextlib.redirect_stderr(complaint):
-            command, unknown = tyro.cli(
-                commands,
-                args=arguments,
-                prog="ardm",
-                description=DESCRIPTION,
-                config=PARSING,
-                return_unknown_args=True,
-            )
+            named: Any = {"prog": "ardm", "description": DESCRIPTION, "config": PARSING}
+            command, unknown = tyro.cli(commands, args=arguments, return_unknown_args=True, **named)
     except SystemExit as stop:
         if not stop.code:
             raise
@@ -126,7 +106,7 @@ def name_of(arguments: list[str], choices: Any = Command, name: str = "ardm") ->
     return name
 
 
-def check_launch(command: Command) -> None:
+def check_launch(command: object) -> None:
     """Refuse commands that several processes would each run and write to the same file."""
     if num_launched() > 1 and not isinstance(command, SHARED_COMMANDS):
         raise UsageError(f"ardm {type(command).__name__.lower()} is for one process: start it without torchrun")

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -57,20 +57,11 @@ class Plan:
 
             draw_plan(losses, result, self.output)
         if self.json:
-            print(to_json(describe(result)).decode())
+            schedule = {"calls": result.schedule.calls, "starts": result.schedule.starts}
+            bits = {"bits": result.bits, "full_bits": result.full_bits, "lost_bits": result.lost_bits}
+            print(to_json({**schedule, **bits}).decode())
         else:
             print_plan(result)
-
-
-def describe(result: "SchedulePlan") -> dict[str, Any]:
-    """The plan as plain values for JSON."""
-    return {
-        "calls": list(result.schedule.calls),
-        "starts": [list(starts) for starts in result.schedule.starts],
-        "bits": result.bits,
-        "full_bits": result.full_bits,
-        "lost_bits": result.lost_bits,
-    }
 
 
 def print_plan(result: "SchedulePlan") -> None:

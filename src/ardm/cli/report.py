@@ -8,14 +8,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from ardm.cli.common import (
-    NamedOrder,
-    OutputPath,
-    ScheduleName,
-    progress,
-    require_call_per_stage,
-    require_positive,
-)
+from ardm.cli.common import OutputPath, ScheduleName, progress, require_call_per_stage, require_positive
+from ardm.config import NamedOrder
 from ardm.errors import UsageError
 from ardm.runtime.files import check_writable, check_writable_folder, to_json, write_output
 

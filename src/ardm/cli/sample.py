@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ardm.cli.common import (
-    OrderName,
-    OutputPath,
-    ScheduleName,
-    progress,
-    require_call_per_stage,
-    require_positive,
-)
+from ardm.cli.common import OrderName, OutputPath, ScheduleName, progress, require_call_per_stage, require_positive
 from ardm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -63,8 +56,13 @@ class SamplerFlags:
         require_positive(batch_size=self.batch_size)
         if self.top_p > 1:
             raise UsageError(f"--top-p must be at most 1, got {self.top_p}")
-        if self.json:
-            check_json_path(self.output)
+        if self.json and self.output is not None:
+            from ardm.data.image_files import IMAGE_SUFFIXES
+            from ardm.data.sound_files import SOUND_SUFFIXES
+
+            if self.output.suffix.lower() in SOUND_SUFFIXES | IMAGE_SUFFIXES:
+                advice = "give a name that ends in .json, or leave out --json"
+                raise UsageError(f"--json writes JSON: {advice}; got {self.output.name}")
 
     def check_output(self, medium: "Medium") -> None:
         """Raise a UsageError if so many items and states cannot be written to the output."""
@@ -128,15 +126,6 @@ class SamplerFlags:
             chains = [[state[i, :length] for state in drawn.states] for i in range(self.n)]
             samples = Samples(chains=chains, shape=drawn.shape, calls=drawn.calls, is_chain=self.chain)
             medium.write(samples, self.output, as_json=self.json)
-
-
-def check_json_path(path: Path | None) -> None:
-    """Raise a UsageError for the suffix of a sound or an image where JSON will be written."""
-    from ardm.data.image_files import IMAGE_SUFFIXES
-    from ardm.data.sound_files import SOUND_SUFFIXES
-
-    if path is not None and path.suffix.lower() in SOUND_SUFFIXES | IMAGE_SUFFIXES:
-        raise UsageError(f"--json writes JSON: give a name that ends in .json, or leave out --json; got {path.name}")
 
 
 @dataclass(frozen=True, kw_only=True)

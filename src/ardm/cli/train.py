@@ -116,17 +116,18 @@ class TrainImages(Train):
 
 def train_command(arguments: Sequence[str]) -> type[Train]:
     """`Train` with the defaults that the arguments imply; with the flags of all presets if they name none."""
-    preset, options = preset_in(arguments), {"frozen": True, "kw_only": True}
-    if preset is None:
+    base: type[Train] = TrainImages
+    namespace: dict[str, Any] = {"__doc__": Train.__doc__}
+    if (preset := preset_in(arguments)) is None:
         fields: list[Any] = [("config", Annotated[config_of_all_presets(), WITHOUT_NAME])]
-        return make_dataclass("Train", fields, bases=(TrainImages,), namespace={"__doc__": Train.__doc__}, **options)
-    start = start_of(preset, arguments)
-    namespace = {"__doc__": Train.__doc__, "start": start}
-    fields = [("config", Annotated[RunConfig, WITHOUT_NAME], start.config)]
-    if not isinstance(data := start.config.data, ImageData):
-        return make_dataclass("Train", fields, bases=(Train,), namespace=namespace, **options)
-    fields.append(("size", str, f"{data.width}x{data.height}"))
-    return make_dataclass("Train", fields, bases=(TrainImages,), namespace=namespace, **options)
+    else:
+        start = namespace["start"] = start_of(preset, arguments)
+        fields = [("config", Annotated[RunConfig, WITHOUT_NAME], start.config)]
+        if isinstance(data := start.config.data, ImageData):
+            fields.append(("size", str, f"{data.width}x{data.height}"))
+        else:
+            base = Train
+    return make_dataclass("Train", fields, bases=(base,), namespace=namespace, frozen=True, kw_only=True)
 
 
 def in_flags(message: str) -> str:

@@ -111,10 +111,7 @@ def check_together(config: RunConfig, arguments: Sequence[str]) -> None:
 
 
 def config_of_all_presets() -> type[RunConfig]:
-    """A configuration with the fields of all presets, for help: it says which data or networks have them.
-
-    Where presets differ, it says so instead of a default.
-    """
+    """A configuration with the fields of all presets, for help: who has them, and their defaults where all agree."""
     configs = [make() for make in PRESETS.values()]
     parts: list[Any] = [("preset", tyro.conf.Suppress[str], "")]
     for name in ("data", "network", "train", "depth", "method"):
