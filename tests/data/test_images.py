@@ -14,7 +14,8 @@ from PIL import Image
 
 from ardm.cli.main import main
 from ardm.data.cifar10 import MD5, load_cifar10
-from ardm.data.images import ImageCorpus, ImageSampler, augment, load_images, parse_size, read_image
+from ardm.data.corpus import PieceSampler
+from ardm.data.images import ImageCorpus, augment, load_images, parse_size, read_image
 from ardm.errors import DataError, UsageError
 
 RANDOM = np.random.default_rng(0)
@@ -44,7 +45,7 @@ def test_crops_come_from_every_place_alike(generator):
         for x in range(image.shape[1] - 1)
     }
     assert len(places) == 6 + 1 + 8
-    crops = ImageSampler(images, (2, 2, 3), torch.device("cpu")).draw(15_000, generator)
+    crops = PieceSampler(images, (2, 2, 3), torch.device("cpu")).draw(15_000, generator)
     for crop in crops.numpy().astype(np.uint8):
         places[crop.tobytes()] += 1  # a KeyError for a crop that is none
     assert 800 < min(places.values()) <= max(places.values()) < 1200

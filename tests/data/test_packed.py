@@ -20,7 +20,7 @@ from tiny import tiny_config, tiny_image_config, tiny_sound_config
 
 from ardm.cli.bench.data import BenchData
 from ardm.config import TextData
-from ardm.data.corpus import Corpus, Items, Sampler, WindowSampler
+from ardm.data.corpus import Corpus, Items, PieceSampler, Sampler
 from ardm.data.images import ImageCorpus
 from ardm.data.packed.corpora import PackedText
 from ardm.data.packed.description import DESCRIPTION_FILE, KINDS, check_pack, is_packed, open_pack
@@ -106,7 +106,7 @@ def test_every_place_is_equally_likely_across_shards(tmp_path, generator):
     assert len(counts) == num_places
     chi2 = ((counts - num_draws / num_places) ** 2).sum() / (num_draws / num_places)
     assert chi2 < 62  # 31 degrees of freedom: one in a thousand
-    held = WindowSampler([np.arange(36)], 5, DEVICE)
+    held = PieceSampler([np.arange(36)], (5,), DEVICE)
     again = torch.Generator().manual_seed(20211005)
     assert torch.equal(held.draw(num_draws, again), rows)
 

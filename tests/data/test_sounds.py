@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ardm.data.corpus import Corpus, Sampler
-from ardm.data.sc09 import DIGITS, has_sc09, load_sc09
+from ardm.data.sc09 import DIGITS, find_sc09, load_sc09
 from ardm.data.sound_files import WAV_GUID_TAIL, write_wav
 from ardm.data.sounds import (
     SoundCorpus,
@@ -421,9 +421,9 @@ def test_sc09_is_the_digits_in_the_official_splits(tmp_path, monkeypatch):
 def test_sc09_problems_are_told(tmp_path):
     with pytest.raises(DataError, match="there is no Speech Commands at .*; unpack http.*tar.gz in .*speech_commands"):
         load_sc09(tmp_path)
-    assert not has_sc09(tmp_path)
+    assert find_sc09(tmp_path) is None
     write_speech_commands(tmp_path)
-    assert has_sc09(tmp_path)
+    assert find_sc09(tmp_path) == tmp_path
     write_wav(tmp_path / "one" / "0_nohash_0.wav", sound(1), 8000)
     with pytest.raises(DataError, match="0_nohash_0.wav has 8000 Hz where Speech Commands has 16000"):
         load_sc09(tmp_path)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ardm.data import text as text_module
 from ardm.data.alphabet import BYTES, Alphabet, alphabet_of
-from ardm.data.text import KnownFile, TextCorpus, load_own_text, load_text8, read_text_files
+from ardm.data.text import TextCorpus, load_own_text, load_text8, text_files
 from ardm.errors import DataError
 
 
@@ -52,8 +52,8 @@ def test_hidden_variables_show_as_underscores():
 
 
 def fake_text8(tmp_path: Path, monkeypatch, content: bytes) -> Path:
-    known = KnownFile(title="text8 (fake)", num_bytes=len(content), md5=hashlib.md5(content).hexdigest())
-    monkeypatch.setattr(text_module, "TEXT8_FILES", (known,))
+    known = {len(content): ("text8 (fake)", hashlib.md5(content).hexdigest())}
+    monkeypatch.setattr(text_module, "TEXT8_FILES", known)
     monkeypatch.setattr(text_module, "TEXT8_HOLD_OUT", 10)
     (tmp_path / "text8").write_bytes(content)
     return tmp_path / "text8"
@@ -94,14 +94,14 @@ def test_own_text_from_files_and_folders(tmp_path):
     (tmp_path / "b.txt").write_text("world")
     (tmp_path / "a.txt").write_text("hello ")
     (tmp_path / ".hidden").write_text("no")
-    assert b"".join(read_text_files(tmp_path).values()) == b"hello world"
+    assert b"".join(file.read_bytes() for file in text_files(tmp_path)) == b"hello world"
     assert load_own_text(tmp_path, "characters").alphabet.characters == " dehlorw"
     assert load_own_text(tmp_path / "b.txt", "bytes").alphabet is BYTES
     with pytest.raises(DataError, match="there is no file or folder"):
-        read_text_files(tmp_path / "none")
+        text_files(tmp_path / "none")
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="empty is empty"):
-        read_text_files(tmp_path / "empty")
+        text_files(tmp_path / "empty")
 
 
 def test_fingerprints_tell_texts_apart(tmp_path):

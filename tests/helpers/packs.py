@@ -11,7 +11,6 @@ from test_sounds import write_speech_commands
 from ardm.config import DataConfig, ImageData, SoundData, TextData
 from ardm.data.packed.packing import open_source, pack
 from ardm.data.sound_files import wav_file
-from ardm.data.text import KnownFile
 
 SHARD_BYTES = 101
 """Small and prime, so that items of every kind lie across borders of shards."""
@@ -70,8 +69,8 @@ def write_texts(folder: Path, first: int, random: np.random.Generator) -> Path:
 def write_text8(folder: Path, monkeypatch) -> Path:
     """Something shorter that is known by its md5."""
     content = b"the quick brown fox jumps over " * 20
-    known = KnownFile(title="text8 (fake)", num_bytes=len(content), md5=hashlib.md5(content).hexdigest())
-    monkeypatch.setattr("ardm.data.text.TEXT8_FILES", (known,))
+    known = {len(content): ("text8 (fake)", hashlib.md5(content).hexdigest())}
+    monkeypatch.setattr("ardm.data.text.TEXT8_FILES", known)
     monkeypatch.setattr("ardm.data.text.TEXT8_HOLD_OUT", 70)
     (folder / "text8").write_bytes(content)
     return folder

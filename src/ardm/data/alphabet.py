@@ -52,7 +52,12 @@ class Alphabet:
         class_of[table] = np.arange(len(table))
         classes = class_of[codes]
         if classes.min() < 0:
-            raise DataError(_unknown_character(codes, int(classes.argmin()), source, self.characters))
+            position, known = int(classes.argmin()), self.characters
+            shown = known if len(known) <= 40 else f"{known[:40]}... ({len(known)} characters)"
+            raise DataError(
+                f"{source}: character {chr(codes[position])!r} at position {position} is not in the model's alphabet "
+                f"{shown!r}; remove it, or train on text that has it"
+            )
         return classes.astype(np.uint8) if len(table) <= 256 else classes
 
     def decode(self, classes: Integer[np.ndarray, "N"]) -> bytes:
@@ -106,12 +111,3 @@ def check_utf8(content: bytes, source: str, start: int = 0) -> None:
             f"{source} is not UTF-8 text (byte {start + error.start} is {content[error.start]:#04x}); "
             "use a model of raw bytes (preset `bytes`)"
         ) from None
-
-
-def _unknown_character(codes: Integer[np.ndarray, "N"], position: int, source: str, characters: str) -> str:
-    character = chr(int(codes[position]))
-    shown = characters if len(characters) <= 40 else f"{characters[:40]}... ({len(characters)} characters)"
-    return (
-        f"{source}: character {character!r} at position {position} is not in the model's alphabet {shown!r}; "
-        "remove it, or train on text that has it"
-    )

@@ -37,7 +37,7 @@ def load_cifar10(root: Path, augmentation: Augmentation = "none", *, holds_out: 
 
     The last training images are for validation; unless they are held out, they are trained on as well.
     """
-    folder = find_folder(root)
+    folder = find_cifar10(root)
     if folder is None:
         raise DataError(
             f"there is no CIFAR-10 at {root}; `ardm data cifar10 --root DIR` fetches it, or unpack {URL} there"
@@ -55,13 +55,8 @@ def load_cifar10(root: Path, augmentation: Augmentation = "none", *, holds_out: 
     )
 
 
-def has_cifar10(root: Path) -> bool:
-    """Whether a folder holds, or is, either version's folder."""
-    return find_folder(root) is not None
-
-
-def find_folder(root: Path) -> Path | None:
-    """The folder with the batches."""
+def find_cifar10(root: Path) -> Path | None:
+    """The folder with the batches, if a folder holds, or is, either version's."""
     candidates = (root / BINARY_FOLDER, root / PYTHON_FOLDER, root)
     return next((f for f in candidates if (f / "test_batch.bin").exists() or (f / "test_batch").exists()), None)
 

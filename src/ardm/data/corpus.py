@@ -115,33 +115,41 @@ def update_digest(digest: "hashlib._Hash", piece: Piece) -> None:
     digest.update(piece.astype(piece.dtype.newbyteorder("<"), copy=False).tobytes())
 
 
-class WindowSampler:
-    """Random windows of D values from texts or sounds of at least that length, held in memory as one run.
+class PieceSampler:
+    """Random items cut from larger pieces, held in memory as one run: windows of D values, or crops of images.
 
-    Every place where a window fits is equally likely.
+    Every place where an item fits is equally likely.
     """
 
     def __init__(
         self,
         pieces: Sequence[Piece],
-        num_variables: int,
+        shape: Shape,
         device: torch.device,
         finish: Finish = lambda values, generator: values,
     ) -> None:
-        self.num_variables, self.finish = num_variables, finish
-        self.values = on_device_if_it_fits(torch.from_numpy(np.concatenate(pieces)), device)
-        lengths = torch.tensor([len(piece) for piece in pieces], device=self.values.device)
-        self.places = (lengths - num_variables + 1).cumsum(0)
+        is_window = len(shape) == 1
+        self.finish = finish
+        self.height, self.width, self.channels = (1, *shape, 1) if is_window else shape
+        self.values = on_device_if_it_fits(torch.from_numpy(np.concatenate([p.ravel() for p in pieces])), device)
+        sizes = torch.tensor([(1, len(p), 1) if is_window else p.shape for p in pieces], device=self.values.device)
+        self.rows, self.columns = sizes[:, 0] - self.height + 1, sizes[:, 1] - self.width + 1
+        self.widths, self.firsts = sizes[:, 1], sizes.prod(1).cumsum(0) - sizes.prod(1)
+        self.places = (self.rows * self.columns).cumsum(0)
         self.num_places = int(self.places[-1])
 
     def draw(self, num_items: int, generator: torch.Generator) -> Int[Tensor, "B D"]:
-        """Windows at uniformly random places, on the generator's device."""
+        """Items at uniformly random places, on the generator's device."""
         device = self.values.device
         place = torch.randint(0, self.num_places, (num_items,), generator=generator, device=generator.device).to(device)
         piece = torch.searchsorted(self.places, place, right=True)
-        start = place + piece * (self.num_variables - 1)  # each piece before it has D - 1 more values than places
-        index = start[:, None] + torch.arange(self.num_variables, device=device)
-        return self.finish(self.values[index].to(generator.device).long(), generator)
+        within = place - (self.places[piece] - self.rows[piece] * self.columns[piece])
+        top, left = within // self.columns[piece], within % self.columns[piece]
+        corner = self.firsts[piece] + (top * self.widths[piece] + left) * self.channels
+        row = torch.arange(self.height, device=device)[:, None] * self.widths[piece][:, None, None]
+        column = torch.arange(self.width * self.channels, device=device)
+        index = corner[:, None, None] + row * self.channels + column  # (B, height, width * channels)
+        return self.finish(self.values[index].to(generator.device).long().flatten(1), generator)
 
 
 def spread(count: int, total: int) -> list[int]:

@@ -6,7 +6,6 @@ variables is the raster order of pixels.
 
 import math
 import re
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -14,11 +13,10 @@ from typing import ClassVar, Literal
 import numpy as np
 import torch
 from jaxtyping import Int, UInt8
-from PIL import Image
 from torch import Tensor
 
 from ardm.config import Augmentation
-from ardm.data.corpus import PieceCorpus, Split, on_device_if_it_fits
+from ardm.data.corpus import PieceCorpus, PieceSampler, Split
 from ardm.data.folders import split_folder
 from ardm.data.image_files import IMAGE_SUFFIXES, opened_image, unpacked
 from ardm.errors import DataError, UsageError
@@ -39,9 +37,10 @@ class ImageCorpus(PieceCorpus):
         tiles = [_tiles(image, shape) for image in self._large_enough(name, shape)]
         return np.concatenate(tiles).reshape(-1, math.prod(shape))
 
-    def sampler(self, shape: Shape, device: torch.device) -> "ImageSampler":
+    def sampler(self, shape: Shape, device: torch.device) -> PieceSampler:
         """Random crops of the training split, augmented."""
-        return ImageSampler(self._large_enough("train", shape), shape, device, self.augmentation)
+        finish = partial(augment_flat, shape=shape, augmentation=self.augmentation)
+        return PieceSampler(self._large_enough("train", shape), shape, device, finish)
 
     def _large_enough(self, name: Split, shape: Shape) -> list[Pixels]:
         """The images of a split that hold an item."""
@@ -65,38 +64,6 @@ def _tiles(image: Pixels, shape: Shape) -> UInt8[np.ndarray, "N H W C"]:
     rows, columns = image.shape[0] // height, image.shape[1] // width
     grid = image[: rows * height, : columns * width].reshape(rows, height, columns, width, channels)
     return grid.transpose(0, 2, 1, 3, 4).reshape(-1, height, width, channels)
-
-
-class ImageSampler:
-    """Random crops of images at least that large, held in memory as one run of pixels.
-
-    Every place where a crop fits is equally likely.
-    """
-
-    def __init__(
-        self, images: Sequence[Pixels], shape: Shape, device: torch.device, augmentation: Augmentation = "none"
-    ) -> None:
-        self.height, self.width, self.channels = shape
-        self.finish = partial(augment_flat, shape=shape, augmentation=augmentation)
-        self.pixels = on_device_if_it_fits(torch.from_numpy(np.concatenate([i.ravel() for i in images])), device)
-        sizes = torch.tensor([[i.shape[0], i.shape[1], i.size] for i in images], device=self.pixels.device)
-        self.rows, self.columns = sizes[:, 0] - self.height + 1, sizes[:, 1] - self.width + 1
-        self.widths, self.firsts = sizes[:, 1], sizes[:, 2].cumsum(0) - sizes[:, 2]
-        self.places = (self.rows * self.columns).cumsum(0)
-        self.num_places = int(self.places[-1])
-
-    def draw(self, num_items: int, generator: torch.Generator) -> Int[Tensor, "B D"]:
-        """Crops at uniformly random places, augmented, on the generator's device."""
-        device = self.pixels.device
-        place = torch.randint(0, self.num_places, (num_items,), generator=generator, device=generator.device).to(device)
-        image = torch.searchsorted(self.places, place, right=True)
-        within = place - (self.places[image] - self.rows[image] * self.columns[image])
-        top, left = within // self.columns[image], within % self.columns[image]
-        corner = self.firsts[image] + (top * self.widths[image] + left) * self.channels
-        row = torch.arange(self.height, device=device)[:, None] * self.widths[image][:, None, None]
-        column = torch.arange(self.width * self.channels, device=device)
-        index = corner[:, None, None] + row * self.channels + column  # (B, height, width * channels)
-        return self.finish(self.pixels[index].to(generator.device).long().flatten(1), generator)
 
 
 def parse_size(size: str) -> tuple[int, int]:
@@ -149,20 +116,13 @@ def read_image(path: Path, channels: Literal[1, 3], *, with_alpha: bool = False)
     """
     with opened_image(path) as image:
         plain = unpacked(image)
-    if with_alpha and plain.mode in ("RGBA", "LA"):
+    if plain.mode in ("RGBA", "LA"):
+        if not with_alpha and np.asarray(plain.getchannel("A")).min() < 255:
+            raise DataError(f"{path} is partly transparent; remove its alpha channel first, models have none")
         plain = plain.convert(plain.mode[:-1])
-    plain = _without_alpha(plain, path)
     if plain.mode not in ("L", "RGB"):
         raise DataError(f"{path} has mode {plain.mode}; 8-bit grey and RGB images are handled, convert it first")
     if channels == 1 and plain.mode == "RGB":
         raise DataError(f"{path} is in colour, and this model is for grey images; convert it first")
     pixels = np.asarray(plain.convert("RGB" if channels == 3 else "L"))
     return pixels.reshape(*pixels.shape[:2], channels)
-
-
-def _without_alpha(image: Image.Image, path: Path) -> Image.Image:
-    if image.mode not in ("RGBA", "LA"):
-        return image
-    if np.asarray(image.getchannel("A")).min() < 255:
-        raise DataError(f"{path} is partly transparent; remove its alpha channel first, models have none")
-    return image.convert(image.mode[:-1])

@@ -38,7 +38,7 @@ def load_sc09(root: Path, augmentation: Augmentation = "none") -> SoundCorpus:
 
 def sc09_files(root: Path) -> FileSplits:
     """The files of the digits, sorted, in the splits of the lists."""
-    folder = find_folder(root)
+    folder = find_sc09(root)
     if folder is None:
         raise DataError(
             f"there is no Speech Commands at {root}, or {VALID_LIST} and {TEST_LIST} are missing from it; "
@@ -56,13 +56,8 @@ def sc09_files(root: Path) -> FileSplits:
     return FileSplits(*([folder / name for name in sorted(names)] for names in splits))
 
 
-def has_sc09(root: Path) -> bool:
-    """Whether a folder holds, or is, `speech_commands`."""
-    return find_folder(root) is not None
-
-
-def find_folder(root: Path) -> Path | None:
-    """The folder with the words and the lists."""
+def find_sc09(root: Path) -> Path | None:
+    """The folder with the words and the lists, if a folder holds, or is, `speech_commands`."""
     candidates = (root / FOLDER, root)
     return next((f for f in candidates if (f / VALID_LIST).is_file() and (f / TEST_LIST).is_file()), None)
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from ardm.config import Augmentation
-from ardm.data.corpus import PieceCorpus, Split, WindowSampler
+from ardm.data.corpus import PieceCorpus, PieceSampler, Split
 from ardm.data.folders import split_folder
 from ardm.data.sound_files import SOUND_SUFFIXES, read_sound
 from ardm.errors import DataError
@@ -56,14 +56,14 @@ class SoundCorpus(PieceCorpus):
     def items(self, name: Split, shape: Shape) -> UInt16[np.ndarray, "N D"]:
         """The split cut into windows of D samples, as classes; remainders of longer clips are dropped."""
         (num_samples,) = shape
-        windows = [_windows(clip, num_samples) for clip in self._long_enough(name, num_samples)]
+        clips = self._long_enough(name, num_samples)
+        windows = [clip[: len(clip) // num_samples * num_samples].reshape(-1, num_samples) for clip in clips]
         return classes_of(np.concatenate(windows))
 
-    def sampler(self, shape: Shape, device: torch.device) -> WindowSampler:
+    def sampler(self, shape: Shape, device: torch.device) -> PieceSampler:
         """Random windows of the training split, augmented."""
-        (num_samples,) = shape
         finish = partial(augmented_classes, augmentation=self.augmentation)
-        return WindowSampler(self._long_enough("train", num_samples), num_samples, device, finish)
+        return PieceSampler(self._long_enough("train", *shape), shape, device, finish)
 
     def _long_enough(self, name: Split, num_samples: int) -> list[Samples]:
         """The clips of a split that hold a window, short ones padded to hold it if this corpus pads."""
@@ -71,7 +71,7 @@ class SoundCorpus(PieceCorpus):
         if not clips:
             raise no_clips(self.title, name)
         if self.pads:
-            clips = [_padded(clip, num_samples) for clip in clips]
+            clips = [np.pad(c, (0, num_samples - len(c))) if len(c) < num_samples else c for c in clips]
         clips = [clip for clip in clips if len(clip) >= num_samples]
         if not clips:
             raise no_windows(self.title, name, num_samples)
@@ -106,26 +106,14 @@ def no_windows(title: str, split: Split, num_samples: int) -> DataError:
     )
 
 
-def _padded(clip: Samples, num_samples: int) -> Samples:
-    return clip if len(clip) >= num_samples else np.pad(clip, (0, num_samples - len(clip)))
-
-
-def _windows(clip: Samples, num_samples: int) -> Int16[np.ndarray, "N D"]:
-    num_windows = len(clip) // num_samples
-    return clip[: num_windows * num_samples].reshape(num_windows, num_samples)
-
-
 def augmented_classes(
     samples: Int[Tensor, "B D"], generator: torch.Generator, augmentation: Augmentation
 ) -> Int[Tensor, "B D"]:
-    """The classes of samples, with flips each sound upside down with probability 1/2."""
-    return (flipped(samples, generator) if augmentation == "flips" else samples) + ZERO_CLASS
-
-
-def flipped(samples: Int[Tensor, "B D"], generator: torch.Generator) -> Int[Tensor, "B D"]:
-    """Each sound inverted with probability 1/2, which is inaudible; the least sample becomes the greatest."""
-    draws = torch.randint(0, 2, (len(samples), 1), generator=generator, device=generator.device)
-    return torch.where(draws == 1, (-samples).clamp(max=ZERO_CLASS - 1), samples)
+    """The classes of samples, with flips each sound inverted with probability 1/2, which is inaudible."""
+    if augmentation == "flips":
+        draws = torch.randint(0, 2, (len(samples), 1), generator=generator, device=generator.device)
+        samples = torch.where(draws == 1, (-samples).clamp(max=ZERO_CLASS - 1), samples)
+    return samples + ZERO_CLASS
 
 
 def load_sounds(

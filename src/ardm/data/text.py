@@ -12,7 +12,7 @@ from jaxtyping import Integer
 
 from ardm.config import TextKind
 from ardm.data.alphabet import BYTES, Alphabet, alphabet_of, check_utf8
-from ardm.data.corpus import Split, WindowSampler
+from ardm.data.corpus import PieceSampler, Split
 from ardm.data.folders import files_below
 from ardm.data.packed.shards import SUFFIX
 from ardm.errors import DataError
@@ -22,21 +22,11 @@ TEXT8_ALPHABET = Alphabet(characters=" abcdefghijklmnopqrstuvwxyz")
 TEXT8_HOLD_OUT = 5_000_000
 """Characters of the validation split, and of the test split."""
 TEXT8_URL = "https://mattmahoney.net/dc/text8.zip"
-
-
-@dataclass(frozen=True, kw_only=True)
-class KnownFile:
-    """A published version of a file."""
-
-    title: str
-    num_bytes: int
-    md5: str
-
-
-TEXT8_FILES = (
-    KnownFile(title="text8", num_bytes=100_000_000, md5="3bea1919949baf155f99411df5fada7e"),
-    KnownFile(title="text8 (74 MB prefix)", num_bytes=74_081_952, md5="76a25f018b696819da5fb2f0211bd8bb"),
-)
+TEXT8_FILES = {
+    100_000_000: ("text8", "3bea1919949baf155f99411df5fada7e"),
+    74_081_952: ("text8 (74 MB prefix)", "76a25f018b696819da5fb2f0211bd8bb"),
+}
+"""Title and md5 of each published version, by its size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,10 +63,9 @@ class TextCorpus:
             raise too_short(self.title, name, len(classes), num_variables)
         return classes[: num_items * num_variables].reshape(num_items, num_variables)
 
-    def sampler(self, shape: Shape, device: torch.device) -> WindowSampler:
+    def sampler(self, shape: Shape, device: torch.device) -> PieceSampler:
         """Random items of the training split."""
-        (num_variables,) = shape
-        return WindowSampler([self.split("train")], num_variables, device)
+        return PieceSampler([self.split("train")], shape, device)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -106,23 +95,18 @@ def load_text8(path: Path) -> TextCorpus:
         raise DataError(
             f"there is no text8 file at {path}; `ardm data text8 --root DIR` fetches it, or unzip {TEXT8_URL} there"
         )
-    known = next((k for k in TEXT8_FILES if k.num_bytes == path.stat().st_size), None)
-    if known is None:
-        sizes = " or ".join(str(k.num_bytes) for k in TEXT8_FILES)
+    num_bytes = path.stat().st_size
+    if num_bytes not in TEXT8_FILES:
         raise DataError(
-            f"{path} has {path.stat().st_size} bytes where text8 has {sizes}; "
+            f"{path} has {num_bytes} bytes where text8 has {' or '.join(map(str, TEXT8_FILES))}; "
             "fetch it again with `ardm data text8 --root DIR`"
         )
-    content = path.read_bytes()
-    if hashlib.md5(content).hexdigest() != known.md5:
-        raise DataError(f"{path} is damaged (md5 differs from {known.md5}); fetch it again")
+    content, (title, md5) = path.read_bytes(), TEXT8_FILES[num_bytes]
+    if hashlib.md5(content).hexdigest() != md5:
+        raise DataError(f"{path} is damaged (md5 differs from {md5}); fetch it again")
     classes = TEXT8_ALPHABET.encode(content, str(path))
     return TextCorpus(
-        title=known.title,
-        is_published=True,
-        alphabet=TEXT8_ALPHABET,
-        classes=classes,
-        num_held_out=TEXT8_HOLD_OUT,
+        title=title, is_published=True, alphabet=TEXT8_ALPHABET, classes=classes, num_held_out=TEXT8_HOLD_OUT
     )
 
 
@@ -130,7 +114,7 @@ def has_text8(path: Path) -> bool:
     """Whether a folder holds the text8 file, or a file has its name or size."""
     if path.is_dir():
         return (path / "text8").is_file()
-    return path.is_file() and (path.name == "text8" or path.stat().st_size in {k.num_bytes for k in TEXT8_FILES})
+    return path.is_file() and (path.name == "text8" or path.stat().st_size in TEXT8_FILES)
 
 
 def load_own_text(path: Path, kind: TextKind, alphabet: Alphabet | None = None) -> TextCorpus:
@@ -138,7 +122,7 @@ def load_own_text(path: Path, kind: TextKind, alphabet: Alphabet | None = None) 
 
     Without an alphabet it is the text's own; with one, characters outside it are an error.
     """
-    contents = read_text_files(path)
+    contents = {file: file.read_bytes() for file in text_files(path)}
     content = b"".join(contents.values())
     if kind != "bytes":
         for file, part in contents.items():
@@ -147,11 +131,6 @@ def load_own_text(path: Path, kind: TextKind, alphabet: Alphabet | None = None) 
         alphabet = BYTES if kind == "bytes" else alphabet_of(content, str(path))
     classes = alphabet.encode(content, str(path))
     return TextCorpus(title=path.absolute().name, alphabet=alphabet, classes=classes, num_held_out=len(classes) // 20)
-
-
-def read_text_files(path: Path) -> dict[Path, bytes]:
-    """The contents of a text's files, in order."""
-    return {file: file.read_bytes() for file in text_files(path)}
 
 
 def text_files(path: Path) -> list[Path]:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from ardm.checkpoint import AnyTrained
 from ardm.config import DataConfig
-from ardm.data.cifar10 import has_cifar10
+from ardm.data.cifar10 import find_cifar10
 from ardm.data.corpus import Corpus
 from ardm.data.packed.description import is_packed, open_pack
-from ardm.data.sc09 import has_sc09
+from ardm.data.sc09 import find_sc09
 from ardm.data.text import has_text8
 from ardm.media.images.medium import ImageMedium
 from ardm.media.medium import Medium
@@ -17,8 +17,8 @@ from ardm.media.text.medium import TextMedium
 
 MEDIA: dict[str, type[Medium]] = {"text": TextMedium, "images": ImageMedium, "sound": SoundMedium}
 """All media, by the names that configurations of data have for them; a new one is added here."""
-PUBLISHED: dict[str, Callable[[Path], bool]] = {"cifar10": has_cifar10, "sc09": has_sc09, "text8": has_text8}
-"""Whether a path holds a published data set, by its kind."""
+PUBLISHED: dict[str, Callable[[Path], object]] = {"cifar10": find_cifar10, "sc09": find_sc09, "text8": has_text8}
+"""Finds a published data set at a path, by its kind."""
 
 
 def medium_of(trained: AnyTrained) -> Medium:
@@ -35,4 +35,4 @@ def has_corpus(data: DataConfig, path: Path) -> bool:
     """Whether the published data set that a configuration names lies at a path; True if it names none."""
     if is_packed(path):
         return open_pack(path).about.kind == data.kind
-    return data.kind not in PUBLISHED or PUBLISHED[data.kind](path)
+    return data.kind not in PUBLISHED or bool(PUBLISHED[data.kind](path))

@@ -80,7 +80,7 @@ class PackedText(PackedCorpus):
         return StreamSampler(self._windows("train", *shape), device)
 
     def _windows(self, name: Split, num_variables: int, step: int = 1) -> Windows:
-        chosen = bounds(self.pack.about.num_values, name)
+        chosen = bounds(self.pack.about.counts, name)
         first, length = np.array([chosen.start]), np.array([len(chosen)])
         return Windows(self.pack.values, first, length, num_variables, step=step, num_classes=self.num_classes)
 
@@ -112,34 +112,25 @@ class PackedImages(PackedCorpus):
             return self.pack.about.fingerprint
         digest, channels = hashlib.sha256(), self.pack.about.channels or 0
         for i in self._chosen("all").tolist():
-            (height, width), first = self._sizes[i].tolist(), int(self._firsts[i])
+            (height, width), first = self.pack.sizes[i].tolist(), int(self.pack.firsts[i])
             pixels = self.pack.values.span(first, first + height * width * channels)
             update_digest(digest, pixels.reshape(height, width, channels))
         return digest.hexdigest()
 
     def _crops(self, name: Split, shape: Shape, *, tiles: bool = False) -> Crops:
         chosen = self._chosen(name)
-        crops = Crops(self.pack.values, self._firsts[chosen], self._sizes[chosen], shape, tiles=tiles)
+        crops = Crops(self.pack.values, self.pack.firsts[chosen], self.pack.sizes[chosen], shape, tiles=tiles)
         if len(crops) == 0:
             raise no_tiles(self.title, name, shape)
         return crops
 
     def _chosen(self, name: Split) -> Int[np.ndarray, "N"]:
         """The images of a split."""
-        train, valid, test = (np.array(bounds(self.pack.about.num_items, split), np.int64) for split in SPLITS)
+        train, valid, test = (np.array(bounds(self.pack.about.counts, split), np.int64) for split in SPLITS)
         if not self.holds_out:
             train = np.concatenate([train, valid])
         splits = {"train": train, "valid": valid, "test": test}
         return np.concatenate([train, valid, test]) if name == "all" else splits[name]
-
-    @cached_property
-    def _sizes(self) -> Int[np.ndarray, "N 2"]:
-        return _all_sizes(self.pack).reshape(-1, 2)
-
-    @cached_property
-    def _firsts(self) -> Int[np.ndarray, "N"]:
-        assert self.pack.about.channels is not None
-        return _firsts(self._sizes.prod(axis=1) * self.pack.about.channels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +149,7 @@ class PackedSounds(PackedCorpus):
         about = self.pack.about
         if about.is_published:
             return about.title
-        return noted_title(about.title, self._lengths, about.num_mixed, self.window)
+        return noted_title(about.title, self.pack.sizes[:, 0], about.num_mixed, self.window)
 
     def items(self, name: Split, shape: Shape) -> Items:
         """The split cut into windows of D samples, as classes; remainders of longer clips are dropped."""
@@ -171,22 +162,15 @@ class PackedSounds(PackedCorpus):
         return StreamSampler(self._windows("train", *shape), device, finish)
 
     def _windows(self, name: Split, num_samples: int, step: int = 1) -> Windows:
-        chosen = bounds(self.pack.about.num_items, name)
+        chosen = bounds(self.pack.about.counts, name)
         if len(chosen) == 0:
             raise no_clips(self.title, name)
         part, pads = slice(chosen.start, chosen.stop), self.pack.about.pads
-        windows = Windows(self.pack.values, self._firsts[part], self._lengths[part], num_samples, step=step, pads=pads)
+        firsts, lengths = self.pack.firsts[part], self.pack.sizes[part, 0]
+        windows = Windows(self.pack.values, firsts, lengths, num_samples, step=step, pads=pads)
         if len(windows) == 0:
             raise no_windows(self.title, name, num_samples)
         return windows
-
-    @cached_property
-    def _lengths(self) -> Int[np.ndarray, "N"]:
-        return _all_sizes(self.pack)
-
-    @cached_property
-    def _firsts(self) -> Int[np.ndarray, "N"]:
-        return _firsts(self._lengths)
 
 
 def bounds(counts: list[int], name: Split) -> range:
@@ -195,11 +179,3 @@ def bounds(counts: list[int], name: Split) -> range:
         return range(sum(counts))
     index = SPLITS.index(name)
     return range(sum(counts[:index]), sum(counts[: index + 1]))
-
-
-def _all_sizes(pack: Pack) -> Int[np.ndarray, "_"]:
-    return pack.sizes.span(0, len(pack.sizes)).astype(np.int64)
-
-
-def _firsts(lengths: Int[np.ndarray, "N"]) -> Int[np.ndarray, "N"]:
-    return lengths.cumsum() - lengths

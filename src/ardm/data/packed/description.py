@@ -9,6 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from jaxtyping import Int
+
 from ardm.config import DATA_CLASSES, ImageKind, Medium, SoundKind, TextKind
 from ardm.data.alphabet import Alphabet
 from ardm.data.corpus import SPLITS
@@ -29,6 +32,7 @@ KINDS: dict[str, DataKind] = {
     "audio": "audio",
 }
 """By the names of data sets, and of presets, on the command line."""
+NAMES = {kind: name for name, kind in KINDS.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,12 +81,13 @@ class Description:
     @property
     def name(self) -> str:
         """The name of its kind on the command line."""
-        return name_of(self.kind)
+        return NAMES[self.kind]
 
     @property
     def counts(self) -> list[int]:
         """The numbers of characters, images or clips in the three splits."""
-        return self.num_values if self.medium == "text" else self.num_items
+        splits = [self.splits[name] for name in SPLITS]
+        return [split.num_values if self.medium == "text" else split.num_items for split in splits]
 
     @cached_property
     def alphabet(self) -> Alphabet | None:
@@ -99,16 +104,6 @@ class Description:
         """Size of all shards."""
         return sum(shard.num_bytes for shard in self.shards)
 
-    @property
-    def num_items(self) -> list[int]:
-        """Items of the three splits."""
-        return [self.splits[name].num_items for name in SPLITS]
-
-    @property
-    def num_values(self) -> list[int]:
-        """Values of the three splits."""
-        return [self.splits[name].num_values for name in SPLITS]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Pack:
@@ -123,9 +118,16 @@ class Pack:
         return Run(self.folder, self.about.values, self.about.dtype)
 
     @cached_property
-    def sizes(self) -> Run:
-        """The sizes of all images or sounds."""
-        return Run(self.folder, self.about.sizes, "<i8")
+    def sizes(self) -> Int[np.ndarray, "N _"]:
+        """The size of each image (height and width) or sound (length)."""
+        sizes = Run(self.folder, self.about.sizes, "<i8")
+        return sizes.span(0, len(sizes)).astype(np.int64).reshape(-1, 2 if self.about.medium == "images" else 1)
+
+    @cached_property
+    def firsts(self) -> Int[np.ndarray, "N"]:
+        """The place of the first value of each image or sound."""
+        num_values = self.sizes.prod(axis=1) * (self.about.channels or 1)
+        return num_values.cumsum() - num_values
 
 
 def is_packed(path: Path) -> bool:
@@ -147,7 +149,7 @@ def open_pack(folder: Path) -> Pack:
     pack = Pack(folder=folder, about=read_description(folder / DESCRIPTION_FILE))
     for shard in pack.about.shards:
         check_size(folder, shard)
-    expected = sum(pack.about.num_values)
+    expected = sum(split.num_values for split in pack.about.splits.values())
     if len(pack.values) != expected:
         raise DataError(f"{folder} is damaged: its shards hold {len(pack.values)} values instead of {expected}")
     return pack
@@ -157,7 +159,7 @@ def open_kind(folder: Path, kind: DataKind) -> Pack:
     """A packed folder to train on, of a preset's kind."""
     pack = open_pack(folder)
     if pack.about.kind != kind:
-        raise UsageError(f"{folder} is a packed data set of {pack.about.name}, and the preset is for {name_of(kind)}")
+        raise UsageError(f"{folder} is a packed data set of {pack.about.name}, and the preset is for {NAMES[kind]}")
     return pack
 
 
@@ -195,26 +197,18 @@ def read_description(path: Path) -> Description:
             )
         if stored["sha256"] != _digest(stored["content"]):
             raise ValueError("its sha256 differs")
-        return _description(stored["content"])
+        content = stored["content"]
+        changed = {
+            "splits": {name: SplitSize(**size) for name, size in content["splits"].items()},
+            "values": tuple(Shard(**shard) for shard in content["values"]),
+            "sizes": tuple(Shard(**shard) for shard in content["sizes"]),
+            "size": None if content["size"] is None else tuple(content["size"]),
+        }
+        return Description(**(content | changed))
     except UnknownVersionError:
         raise
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is damaged ({error}); copy the packed folder again, or pack it again") from None
-
-
-def _description(content: dict[str, Any]) -> Description:
-    changed = {
-        "splits": {name: SplitSize(**size) for name, size in content["splits"].items()},
-        "values": tuple(Shard(**shard) for shard in content["values"]),
-        "sizes": tuple(Shard(**shard) for shard in content["sizes"]),
-        "size": None if content["size"] is None else tuple(content["size"]),
-    }
-    return Description(**(content | changed))
-
-
-def name_of(kind: DataKind) -> str:
-    """The name of a kind on the command line."""
-    return next(name for name, named in KINDS.items() if named == kind)
 
 
 def _digest(content: dict[str, Any]) -> str:

@@ -4,11 +4,11 @@ import codecs
 import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Integer
@@ -18,7 +18,7 @@ from ardm.data.cifar10 import load_cifar10
 from ardm.data.corpus import SPLITS, Piece, update_digest
 from ardm.data.folders import FileSplits, split_folder
 from ardm.data.image_files import IMAGE_SUFFIXES
-from ardm.data.images import Pixels, read_image
+from ardm.data.images import read_image
 from ardm.data.packed.description import (
     DataKind,
     Description,
@@ -42,16 +42,14 @@ Writers = Callable[[str, str], RunWriter]
 """Makes the writer of a folder's run, given its name and type."""
 
 
-@runtime_checkable
-class Source(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class Source:
     """A data set that is read from beginning to end."""
 
-    @property
-    def total(self) -> int:
-        """Amount to read, in the units of `advance`."""
-
-    def write(self, writers: Writers, advance: Advance) -> Description:
-        """Write all values, reporting progress."""
+    total: int
+    """Amount to read, in the units of `advance`."""
+    write: Callable[[Writers, Advance], Description]
+    """Writes all values, reporting progress."""
 
 
 def pack(
@@ -81,74 +79,58 @@ def open_source(kind: DataKind, path: Path, *, channels: Literal[1, 3] = 3) -> S
     """The data set of a kind at a path, as `ardm train` would take it."""
     if is_packed(path):
         raise UsageError(f"{path} is a packed data set already")
+    facts: dict[str, Any] = {"kind": kind, "title": path.absolute().name}
     match kind:
         case "characters" | "bytes":
-            return TextFiles(path=path, kind=kind)
+            num_bytes = sum(file.stat().st_size for file in text_files(path))
+            is_read_twice = kind == "characters"  # the alphabet must be known before the first class
+            return Source(total=(1 + is_read_twice) * num_bytes, write=partial(write_text_files, path, facts))
         case "text8":
-            return Text8(path=path)
+            return Source(total=1, write=partial(write_text8, path))
         case "cifar10":
             corpus = load_cifar10(path)
             splits = [corpus.split(name) for name in SPLITS]
-            facts = {"kind": kind, "title": corpus.title, "is_published": True, "channels": 3}
-            return Images(facts=facts, splits=splits, total=sum(map(len, splits)))
+            facts |= {"title": corpus.title, "is_published": True, "channels": 3}
+            write = partial(write_pieces, facts, "|u1", hashlib.sha256(), splits)
+            return Source(total=sum(map(len, splits)), write=write)
         case "images":
             files = split_folder(path, IMAGE_SUFFIXES, "images")
             images = [map(partial(read_image, channels=channels), part) for part in files]
-            facts = {"kind": kind, "title": path.absolute().name, "channels": channels}
-            return Images(facts=facts, splits=images, total=sum(map(len, files)))
+            facts |= {"channels": channels}
+            write = partial(write_pieces, facts, "|u1", hashlib.sha256(), images)
+            return Source(total=sum(map(len, files)), write=write)
         case "sc09":
-            return SoundFiles(kind="sc09", files=sc09_files(path), folder=path)
+            files = sc09_files(path)
+            facts |= {"title": sc09_title(files), "is_published": True, "pads": True, "sample_rate": RATE}
+            write = partial(write_pieces, facts, "<i2", rate_digest(RATE), [map(read_digit, part) for part in files])
+            return Source(total=sum(map(len, files)), write=write)
         case "audio":
-            return SoundFiles(kind="audio", files=split_folder(path, SOUND_SUFFIXES, FOLDER_HOLDS), folder=path)
+            files = split_folder(path, SOUND_SUFFIXES, FOLDER_HOLDS)
+            return Source(total=sum(map(len, files)), write=partial(write_sounds, files, path, facts))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Text8:
-    """The published text, checked as a whole."""
-
-    path: Path
-    total: int = 1
-
-    def write(self, writers: Writers, advance: Advance) -> Description:
-        """Check and write the text."""
-        corpus = load_text8(self.path)
-        facts = {"kind": "text8", "title": corpus.title, "is_published": True}
-        about = write_text(writers, [corpus.classes], corpus.alphabet, facts, corpus.num_held_out)
-        advance(1)
-        return about
+def write_text8(path: Path, writers: Writers, advance: Advance) -> Description:
+    """Check and write the published text."""
+    corpus = load_text8(path)
+    facts = {"kind": "text8", "title": corpus.title, "is_published": True}
+    about = write_text(writers, [corpus.classes], corpus.alphabet, facts, corpus.num_held_out)
+    advance(1)
+    return about
 
 
-@dataclass(frozen=True, kw_only=True)
-class TextFiles:
-    """A user's texts or bytes; characters are read twice, as the alphabet must be known before the first class."""
-
-    path: Path
-    kind: Literal["characters", "bytes"]
-
-    @property
-    def total(self) -> int:
-        """Bytes to read."""
-        return sum(file.stat().st_size for file in text_files(self.path)) * (2 if self.kind == "characters" else 1)
-
-    def write(self, writers: Writers, advance: Advance) -> Description:
-        """Write the classes of all files, joined."""
-        alphabet = BYTES if self.kind == "bytes" else self._alphabet(advance)
-        facts = {"kind": self.kind, "title": self.path.absolute().name}
-        return write_text(writers, self._classes(alphabet, advance), alphabet, facts)
-
-    def _alphabet(self, advance: Advance) -> Alphabet:
-        seen = np.zeros(0x110000, bool)
-        for file in text_files(self.path):
-            for codes in streamed_code_points(file, advance):
-                seen[codes] = True
-        return alphabet_of_codes(np.flatnonzero(seen), str(self.path))
-
-    def _classes(self, alphabet: Alphabet, advance: Advance) -> Iterator[Integer[np.ndarray, "_"]]:
-        for file in text_files(self.path):
-            if alphabet.characters is None:
-                yield from (np.frombuffer(part, np.uint8) for part in streamed(file, advance))
-            else:
-                yield from (alphabet.classes_of(codes, str(file)) for codes in streamed_code_points(file, advance))
+def write_text_files(path: Path, facts: dict[str, Any], writers: Writers, advance: Advance) -> Description:
+    """Write the classes of a user's texts or bytes, joined."""
+    files = text_files(path)
+    if facts["kind"] == "bytes":
+        parts = (np.frombuffer(part, np.uint8) for file in files for part in streamed(file, advance))
+        return write_text(writers, parts, BYTES, facts)
+    seen = np.zeros(0x110000, bool)
+    for file in files:
+        for codes in streamed_code_points(file, advance):
+            seen[codes] = True
+    alphabet = alphabet_of_codes(np.flatnonzero(seen), str(path))
+    classes = (alphabet.classes_of(c, str(file)) for file in files for c in streamed_code_points(file, advance))
+    return write_text(writers, classes, alphabet, facts)
 
 
 def write_text(
@@ -201,75 +183,36 @@ def streamed_code_points(file: Path, advance: Advance) -> Iterator[Integer[np.nd
             yield np.frombuffer(text.encode("utf-32-le"), "<u4")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Images:
-    """Images in three splits, each read on its turn."""
+def write_sounds(
+    files: FileSplits, folder: Path, facts: dict[str, Any], writers: Writers, advance: Advance
+) -> Description:
+    """Write the samples and the lengths of sound files of one rate, mixed down to mono."""
+    first, num_mixed = min(chain(*files)), 0
+    rate = read_clip(first, mix_down=True).rate
 
-    facts: dict[str, Any]
-    """Fields of the description."""
-    splits: Sequence[Iterable[Pixels]]
-    total: int
-    """Images to read."""
-
-    def write(self, writers: Writers, advance: Advance) -> Description:
-        """Write the pixels and the sizes of all images."""
-        return Description(**self.facts, **write_pieces(writers, "|u1", hashlib.sha256(), self.splits, advance))
-
-
-@dataclass(frozen=True, kw_only=True)
-class SoundFiles:
-    """Sound files of one rate, each read on its turn."""
-
-    kind: Literal["sc09", "audio"]
-    files: FileSplits
-    folder: Path
-
-    @property
-    def total(self) -> int:
-        """Files to read."""
-        return sum(map(len, self.files))
-
-    def write(self, writers: Writers, advance: Advance) -> Description:
-        """Write the samples and the lengths of all files."""
-        is_sc09 = self.kind == "sc09"
-        reader = SoundReader(self)
-        splits = [map(reader.read, files) for files in self.files]
-        found = write_pieces(writers, "<i2", rate_digest(reader.rate), splits, advance)
-        return Description(
-            kind=self.kind,
-            title=sc09_title(self.files) if is_sc09 else self.folder.absolute().name,
-            is_published=is_sc09,
-            sample_rate=reader.rate,
-            pads=is_sc09,
-            num_mixed=reader.num_mixed,
-            **found | {"size": None},
-        )
-
-
-class SoundReader:
-    """Reads files of one rate and counts those that it mixes down."""
-
-    def __init__(self, source: SoundFiles) -> None:
-        self.source, self.num_mixed = source, 0
-        self.first = min(chain(*source.files))
-        self.rate = RATE if source.kind == "sc09" else read_clip(self.first, mix_down=True).rate
-
-    def read(self, file: Path) -> Samples:
-        """The samples of a file as a corpus of its kind has them."""
-        if self.source.kind == "sc09":
-            return read_digit(file)
+    def read(file: Path) -> Samples:
+        nonlocal num_mixed
         clip = read_clip(file, mix_down=True)
-        check_rate(clip.rate, file, self.rate, self.first, self.source.folder)
-        self.num_mixed += clip.num_channels > 1
+        check_rate(clip.rate, file, rate, first, folder)
+        num_mixed += clip.num_channels > 1
         return clip.samples
+
+    splits = [map(read, part) for part in files]
+    about = write_pieces(facts | {"sample_rate": rate}, "<i2", rate_digest(rate), splits, writers, advance)
+    return replace(about, num_mixed=num_mixed)
 
 
 def write_pieces(
-    writers: Writers, dtype: str, digest: "hashlib._Hash", splits: Iterable[Iterable[Piece]], advance: Advance
-) -> dict[str, Any]:
-    """Write the images or sounds of three splits and their sizes; returns fields of their description."""
+    facts: dict[str, Any],
+    dtype: str,
+    digest: "hashlib._Hash",
+    splits: Sequence[Iterable[Piece]],
+    writers: Writers,
+    advance: Advance,
+) -> Description:
+    """Write the images or sounds of three splits, each read on its turn, and their sizes."""
     counts: dict[str, SplitSize] = {}
-    seen: set[tuple[int, ...]] = set()  # sizes, up to two different ones
+    seen: set[Any] = set()  # sizes of images, up to two different ones
     with writers("values", dtype) as values, writers("sizes", "<i8") as sizes:
         for name, pieces in zip(SPLITS, splits, strict=True):
             num_items = num_values = 0
@@ -279,15 +222,16 @@ def write_pieces(
                 size = piece.shape[:2]
                 sizes.append(np.array(size))
                 num_items, num_values = num_items + 1, num_values + piece.size
-                if len(seen) < 2:
+                if len(seen) < 2 and len(size) == 2:
                     seen.add(size)
                 advance(1)
             counts[name] = SplitSize(num_items=num_items, num_values=num_values)
-        return {
-            "dtype": dtype,
-            "splits": counts,
-            "values": values.finish(),
-            "sizes": sizes.finish(),
-            "fingerprint": digest.hexdigest(),
-            "size": next(iter(seen)) if len(seen) == 1 else None,
-        }
+        return Description(
+            dtype=dtype,
+            splits=counts,
+            values=values.finish(),
+            sizes=sizes.finish(),
+            fingerprint=digest.hexdigest(),
+            size=next(iter(seen)) if len(seen) == 1 else None,
+            **facts,
+        )

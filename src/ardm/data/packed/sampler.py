@@ -61,7 +61,8 @@ class StreamSampler:
             self._expected.pop(seed).cancel()
         for seed in seeds:
             if seed not in self._expected:
-                self._expected[seed] = self._threads.submit(read_seeded, self, seed, num_items)
+                generator = torch.Generator(self.device).manual_seed(seed)
+                self._expected[seed] = self._threads.submit(self.read, num_items, generator)
 
     def draw(self, num_items: int, generator: torch.Generator) -> Int[Tensor, "B D"]:
         """Items on the generator's device."""
@@ -96,11 +97,6 @@ class StreamSampler:
             return Batch(
                 values=on_device, before=before, after=generator.get_state(), copied=self._stream.record_event()
             )
-
-
-def read_seeded(sampler: StreamSampler, seed: int, num_items: int) -> Batch:
-    """The batch that a generator with this seed draws."""
-    return sampler.read(num_items, torch.Generator(sampler.device).manual_seed(seed))
 
 
 def num_bytes(places: Places) -> int:

@@ -40,7 +40,7 @@ class RunWriter:
         self.folder, self.name, self.dtype = folder, name, np.dtype(dtype)
         self.shards: list[Shard] = []
         self._room = max(shard_bytes // self.dtype.itemsize, 1) * self.dtype.itemsize
-        self._digest, self._num_bytes = hashlib.sha256(), 0
+        self._digest, self._left = hashlib.sha256(), self._room
         self._open = ExitStack()
         self._write: Callable[[Any], object] | None = None
 
@@ -49,9 +49,13 @@ class RunWriter:
         content = np.ascontiguousarray(values, self.dtype).reshape(-1).view(np.uint8).data
         while len(content):
             if self._write is None:
-                self._begin_shard()
+                temporary = self._open.enter_context(written_whole(self.folder / self._file_name()))
+                self._write = self._open.enter_context(temporary.open("wb")).write
+                self._digest, self._left = hashlib.sha256(), self._room
             part, content = content[: self._left], content[self._left :]
-            self._add(part)
+            self._write(part)
+            self._digest.update(part)
+            self._left -= len(part)
             if self._left == 0:
                 self._end_shard()
 
@@ -67,25 +71,10 @@ class RunWriter:
     def __exit__(self, *error: Any) -> None:
         self._open.__exit__(*error)
 
-    @property
-    def _left(self) -> int:
-        return self._room - self._num_bytes
-
-    def _begin_shard(self) -> None:
-        temporary = self._open.enter_context(written_whole(self.folder / self._file_name()))
-        self._write = self._open.enter_context(temporary.open("wb")).write
-        self._digest, self._num_bytes = hashlib.sha256(), 0
-
-    def _add(self, part: memoryview) -> None:
-        assert self._write is not None
-        self._write(part)
-        self._digest.update(part)
-        self._num_bytes += len(part)
-
     def _end_shard(self) -> None:
         self._open.close()
-        shard = Shard(file=self._file_name(), num_bytes=self._num_bytes, sha256=self._digest.hexdigest())
-        self.shards.append(shard)
+        sha256 = self._digest.hexdigest()
+        self.shards.append(Shard(file=self._file_name(), num_bytes=self._room - self._left, sha256=sha256))
         self._write = None
 
     def _file_name(self) -> str:

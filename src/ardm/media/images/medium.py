@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int, UInt8
 from ardm.checkpoint import AnyTrained
 from ardm.codec.format.fields import ImageFields
 from ardm.config import MAX_VARIABLES, ImageData
-from ardm.data.cifar10 import has_cifar10, load_cifar10
+from ardm.data.cifar10 import find_cifar10, load_cifar10
 from ardm.data.corpus import Corpus
 from ardm.data.image_files import opened_image
 from ardm.data.images import load_images, parse_size, read_image
@@ -59,7 +59,7 @@ class ImageMedium(Medium):
         if is_packed(path):
             pack = check_channels(open_medium(path, "images"), self.data.channels)
             return PackedImages(pack=pack, holds_out=self.data.holds_out or pack.about.kind != "cifar10")
-        if self.data.kind == "cifar10" and has_cifar10(path):
+        if self.data.kind == "cifar10" and find_cifar10(path) is not None:
             return load_cifar10(path, holds_out=self.data.holds_out)  # held out as in training: the same fingerprint
         return load_images(path, self.data.channels, to_score=True)
 

@@ -15,7 +15,7 @@ from ardm.config import MAX_VARIABLES, SoundData
 from ardm.data.corpus import Corpus
 from ardm.data.packed.corpora import PackedSounds
 from ardm.data.packed.description import is_packed, open_kind, open_medium
-from ardm.data.sc09 import has_sc09, load_sc09
+from ardm.data.sc09 import find_sc09, load_sc09
 from ardm.data.sound_files import write_wav
 from ardm.data.sounds import ZERO_CLASS, load_sounds, read_clip
 from ardm.errors import UsageError
@@ -65,7 +65,7 @@ class SoundMedium(Medium):
         if is_packed(path):
             corpus: Corpus = PackedSounds(pack=open_medium(path, "sound"), window=num_samples)
         else:
-            is_sc09 = self.data.kind == "sc09" and has_sc09(path)
+            is_sc09 = self.data.kind == "sc09" and find_sc09(path) is not None
             corpus = load_sc09(path) if is_sc09 else load_sounds(path, num_samples, to_score=True)
         assert corpus.sample_rate is not None
         self._check_rate(corpus.sample_rate, path)
