@@ -14,6 +14,7 @@ from ardm.orders import Shape
 from ardm.runtime.cuda_graphs import own_stream
 
 Result = TypeVar("Result")
+Thing = TypeVar("Thing")
 OnBatch = Callable[[int], None]
 
 BATCH_VARIABLES = {"cpu": 2**18, "cuda": 2**22}
@@ -53,6 +54,20 @@ def rows_per_batch(num_rows: int, batch_size: int, device: torch.device) -> int:
     """The size of batches such that all concurrent ones together hold at most `batch_size` rows."""
     num_threads = CONCURRENT_BATCHES[device.type]
     return max(1, min(batch_size // num_threads, max(MIN_ROWS, -(-num_rows // num_threads))))
+
+
+def packed(things: Iterable[Thing], size: Callable[[Thing], int], limit: int) -> Iterator[list[Thing]]:
+    """The things in order, in lists whose sizes sum to at most the limit or that hold a single one."""
+    held: list[Thing] = []
+    total = 0
+    for thing in things:
+        if held and total + size(thing) > limit:
+            yield held
+            held, total = [], 0
+        held.append(thing)
+        total += size(thing)
+    if held:
+        yield held
 
 
 def map_batches(device: torch.device, function: Callable[..., Result], *columns: Iterable[Any]) -> Iterator[Result]:

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int, Integer
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from ardm.codec.symbols import Rows
 from ardm.depth import DepthMap
@@ -151,8 +152,8 @@ class NetworkCaller:
         sizes = np.array([group.variables.size for group in groups])
         ends = sizes.cumsum()
         stage, start, which = np.array([(group.stage, group.start, number[id(group)]) for group in groups]).T
-        arrays = (np.array(items), stage, start, sizes, which, _padded_rows([g.variables for g in different.values()]))
-        moved = to_device(arrays, self.device)
+        rows = pad_sequence([torch.from_numpy(group.variables) for group in different.values()], batch_first=True)
+        moved = to_device((np.array(items), stage, start, sizes, which, rows.numpy()), self.device)
         bounds = np.stack([ends - sizes, ends], axis=1)
         return Batch(
             items=moved[0], stage=moved[1], start=moved[2], size=moved[3], where=moved[5][moved[4]], bounds=bounds
@@ -182,14 +183,6 @@ class NetworkCaller:
     def _plan(self, coded: Bool[np.ndarray, "D"]) -> list[Group]:
         plan = (replace(group, variables=group.variables[coded[group.variables]]) for group in self._groups)
         return [group for group in plan if group.variables.size]
-
-
-def _padded_rows(arrays: Sequence[Int[np.ndarray, "_"]]) -> Int[np.ndarray, "P N"]:
-    """The arrays as rows of one matrix, padded with 0."""
-    sizes = np.array([array.size for array in arrays])
-    rows = np.zeros((len(arrays), sizes.max()), np.int64)
-    rows[np.arange(sizes.max()) < sizes[:, None]] = np.concatenate(arrays)
-    return rows
 
 
 def to_device(arrays: Sequence[Int[np.ndarray, "..."]], device: torch.device) -> list[Int[Tensor, "..."]]:

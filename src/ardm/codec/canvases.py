@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Float64, Int
 from torch import Tensor
 
-from ardm.codec.batching import Batching
+from ardm.codec.batching import Batching, packed
 from ardm.codec.calls import Items
-from ardm.codec.windows import Canvas, Item, Window, bundles, cut, num_bundles, num_windows, paste
+from ardm.codec.windows import Canvas, Window, bundles, cut, num_bundles, num_windows, paste
 from ardm.orders import Shape
 
 SLAB_VARIABLES = 2**21
@@ -109,26 +109,13 @@ class CanvasCodec:
     def _slabs(self, jobs: Iterable[_Job]) -> Iterator[list[_Job]]:
         """The jobs in lists of a limited number of windows."""
         max_windows = self._batching.num_processes * max(self._batch_size, SLAB_VARIABLES // math.prod(self._shape))
-        slab: list[_Job] = []
-        num_held = 0
-        for job in jobs:
-            if slab and num_held + len(job.windows) > max_windows:
-                yield slab
-                slab, num_held = [], 0
-            slab.append(job)
-            num_held += len(job.windows)
-        if slab:
-            yield slab
+        return packed(jobs, lambda job: len(job.windows), max_windows)
 
     def _cut(self, slab: Sequence[_Job], canvases: Sequence[Canvas]) -> Items:
         """The items of the slab's windows."""
-        return stacked([cut(canvases[job.canvas], window, self._shape) for job in slab for window in job.windows])
-
-
-def stacked(parts: Sequence[Item]) -> Items:
-    """The items of several windows together."""
-    x, given, absent = (np.stack(rows) for rows in zip(*((i.x, i.given, i.absent) for i in parts), strict=True))
-    return Items(x=torch.from_numpy(x), given=torch.from_numpy(given), absent=torch.from_numpy(absent))
+        parts = [cut(canvases[job.canvas], window, self._shape) for job in slab for window in job.windows]
+        rows = {name: np.stack([getattr(part, name) for part in parts]) for name in ("x", "given", "absent")}
+        return Items(**{name: torch.from_numpy(values) for name, values in rows.items()})
 
 
 def _sizes(slab: Sequence[_Job]) -> list[int]:

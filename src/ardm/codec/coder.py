@@ -34,7 +34,7 @@ from collections.abc import Iterator
 
 import constriction
 import numpy as np
-from jaxtyping import Float64, Int, Int64, UInt32
+from jaxtyping import Int, Int64, UInt32
 
 from ardm.codec.frequencies import Weights
 from ardm.codec.tables import WEIGHT_BITS
@@ -71,7 +71,7 @@ class Encoder:
         cut = max(0, len(symbols) - NUM_LAST)
         coder = constriction.stream.stack.AnsCoder(_words(push_last(1 + check, symbols[cut:], weights[cut:])))
         for rows, num_reachable in reversed(list(_blocks(weights[:cut], group[:cut]))):
-            free_weights = _free_weights(weights[rows], num_reachable)
+            free_weights = np.subtract(weights[rows, :num_reachable], 1, dtype=np.float64, order="C")
             coder.encode_reverse(symbols[rows].astype(np.int32), _FAMILY, free_weights)
         return _bytes(coder.get_compressed())
 
@@ -96,11 +96,6 @@ def _blocks(weights: Weights, group: Int64[np.ndarray, "N"]) -> Iterator[tuple[s
     for rows in np.split(sequence, np.flatnonzero(np.diff(num_reachable[sequence])) + 1):
         if rows.size and num_reachable[rows[0]] > 1:
             yield rows, int(num_reachable[rows[0]])
-
-
-def _free_weights(weights: Weights, num_reachable: int) -> Float64[np.ndarray, "N n"]:
-    """The weights as the library takes them, which adds 1 to each."""
-    return np.subtract(weights[:, :num_reachable], 1, dtype=np.float64, order="C")
 
 
 def push_last(number: int, symbols: Int[np.ndarray, "N"], weights: Weights) -> int:

@@ -35,16 +35,13 @@ class GpuStreams(Streams):
         is_last = cut < end
         if is_last.any():
             rows = rows_between(cut[is_last], end[is_last])
-            self._fetch_states()
+            self._state, self._end = (self._arrays[i].cpu().numpy() for i in (0, 3))
+            self._state = self._state.view(np.uint64)
+            self._note_damage()
             index = torch.from_numpy(rows).to(weights.device)
             last = self._read_last(weights[index].cpu().numpy(), stream[is_last], (end - cut)[is_last])
             symbols[index] = torch.from_numpy(last).to(weights.device)
         return symbols
-
-    def _fetch_states(self) -> None:
-        state, _, _, end = self._arrays
-        self._state, self._end = state.cpu().numpy().view(np.uint64), end.cpu().numpy()
-        self._note_damage()
 
 
 def kernels_pass_test(device: torch.device, width: int) -> bool:

@@ -23,8 +23,8 @@ import torch
 from jaxtyping import Bool, Float64, Int
 from torch import Tensor
 
-from ardm.codec.batching import DEFAULT_BATCHING, Batching, OnBatch, map_batches, rows_per_batch
-from ardm.codec.calls import Batch, Group, GroupRows, IntegerNetwork, Items, NetworkCaller
+from ardm.codec.batching import DEFAULT_BATCHING, Batching, OnBatch, map_batches, packed, rows_per_batch
+from ardm.codec.calls import Batch, Group, IntegerNetwork, Items, NetworkCaller
 from ardm.codec.coder import CHECK_BITS, Encoder
 from ardm.codec.gpu import streams_for
 from ardm.codec.streams import Streams
@@ -68,19 +68,22 @@ class ItemCodec:
         values, coded, coded_items = items.x.cpu().numpy(), items.coded, self._coded_items(items, batching)
         payloads = []
         for bundle in _ranges([1] * len(values) if sizes is None else sizes):
-            groups = _interleaved(list(itertools.islice(coded_items, len(bundle))))
-            payloads.append(_payload(groups, _check(values, coded, bundle)))
+            encoder = Encoder()
+            for symbols, weights in _interleaved(list(itertools.islice(coded_items, len(bundle)))):
+                encoder.write(symbols, weights)
+            payloads.append(encoder.finish(_check(values, coded, bundle)))
         return payloads
 
     def measure(self, items: Items, batching: Batching = DEFAULT_BATCHING) -> Float64[np.ndarray, "N"]:
         """Bits per item, -log2 of the product of its weights / 2^24: its payload without rounding and check."""
         items = self._checked(items, len(items.x), ~items.absent)
-        return np.array([_bits(groups) for groups in self._coded_items(items, batching)], np.float64)
+        coded_items = self._coded_items(items, batching)
+        return np.array([math.fsum(float(_symbol_bits(*pair).sum()) for pair in groups) for groups in coded_items])
 
     def measure_variables(self, items: Items, batching: Batching = DEFAULT_BATCHING) -> Float64[np.ndarray, "N D"]:
         """Bits per variable, which sum to those of `measure`; 0 for variables that are given or absent."""
         items = self._checked(items, len(items.x), ~items.absent)
-        bits = np.zeros(tuple(items.x.shape), np.float64)
+        bits = np.zeros(tuple(items.x.shape))
         coded_items = self._coded_items(items, batching)
         for row, plan, groups in zip(bits, self._caller.plans(items), coded_items, strict=True):
             places = (group.variables for group in plan for _ in range(self._map.length))
@@ -107,7 +110,7 @@ class ItemCodec:
         x = known.x.clone()
         damaged: dict[int, str] = {}
         num_rows = rows_per_batch(num_items, batching.rows(self._shape, device), device)
-        batches = list(_batches(sizes, num_rows))
+        batches = list(packed(sizes, int, num_rows))
         bundle_ranges, item_ranges = (_ranges([count(batch) for batch in batches]) for count in (len, sum))
 
         def decode(batch: list[int], bundles: range, items: range) -> tuple[Int[Tensor, "B D"], dict[int, str]]:
@@ -180,61 +183,41 @@ class _Decoder:
     def decode(self, payloads: Sequence[bytes], on_batch: OnBatch) -> tuple[Int[Tensor, "B D"], dict[int, str]]:
         """The items, and the errors of damaged bundles."""
         plans = self._caller.plans(self._known)
-        num_variables = [
-            sum(g.variables.size for plan in plans[_slice(items)] for g in plan) for items in self._bundles
+        num_symbols = [
+            self._map.length * sum(g.variables.size for plan in plans[_slice(items)] for g in plan)
+            for items in self._bundles
         ]
-        num_symbols = [self._map.length * number for number in num_variables]
         streams = streams_for(payloads, num_symbols, self._caller.device, self._map.gpu_width)
         for turn in range(max(map(len, plans), default=0)):
-            items = [
-                item
-                for item, stream in enumerate(self._stream_of.tolist())
-                if turn < len(plans[item]) and stream not in streams.damaged
-            ]
+            intact = ~np.isin(self._stream_of, list(streams.damaged))
+            items = [item for item in np.flatnonzero(intact).tolist() if turn < len(plans[item])]
             if items:
                 self._decode_groups(streams, items, [plans[item][turn] for item in items])
                 on_batch(len(items))
         x = torch.where(self._known.given, self._known.x, self._values).masked_fill(self._known.absent, 0)
-        self._compare_checks(streams, x.cpu().numpy())
+        values, coded = x.cpu().numpy(), self._known.coded
+        for number, bundle in enumerate(self._bundles):
+            if streams.check(number) not in (None, _check(values, coded, bundle)):
+                streams.damaged[number] = "its values do not match their check"
         return x, streams.damaged
 
     def _decode_groups(self, streams: Streams, items: Sequence[int], groups: Sequence[Group]) -> None:
         """Reveal one group of each of some items."""
         batch = self._caller.batch(items, groups)
-        rows = self._call(batch)
+        known = self._known[batch.items]
+        values = self._caller.at_level(known.x, (batch.stage + 1)[:, None])
+        inputs = torch.where(known.given, values, self._values[batch.items])
+        rows = self._caller.call(inputs, self._caller.mask(batch, known), batch)
         symbols: list[Tensor] = []
         for _ in range(self._map.length):  # all first symbols of the groups' variables, then all second ones
             weights = self._map.weights(rows, symbols)
             symbols.append(streams.read(weights, rows.bounds, self._stream_of[items]))
         self._values[batch.items[rows.item], rows.variable] = self._map.child(rows, symbols)
 
-    def _call(self, batch: Batch) -> GroupRows:
-        known = self._known[batch.items]
-        values = self._caller.at_level(known.x, (batch.stage + 1)[:, None])
-        inputs = torch.where(known.given, values, self._values[batch.items])
-        return self._caller.call(inputs, self._caller.mask(batch, known), batch)
-
-    def _compare_checks(self, streams: Streams, x: Int[np.ndarray, "B D"]) -> None:
-        coded = self._known.coded
-        for bundle, items in enumerate(self._bundles):
-            if streams.check(bundle) not in (None, _check(x, coded, items)):
-                streams.damaged[bundle] = "its values do not match their check"
-
 
 def _check(x: Int[np.ndarray, "N D"], coded: Bool[np.ndarray, "N D"], items: range) -> int:
     values = x[_slice(items)][coded[_slice(items)]].astype("<u4").tobytes()
     return int.from_bytes(blake2b(values, digest_size=CHECK_BITS // 8).digest(), "little")
-
-
-def _payload(groups: CodedGroups, check: int) -> bytes:
-    encoder = Encoder()
-    for symbols, weights in groups:
-        encoder.write(symbols, weights)
-    return encoder.finish(check)
-
-
-def _bits(groups: CodedGroups) -> float:
-    return math.fsum(float(_symbol_bits(symbols, weights).sum()) for symbols, weights in groups)
 
 
 def _symbol_bits(symbols: Int[np.ndarray, "R"], weights: Int[np.ndarray, "R C"]) -> Float64[np.ndarray, "R"]:
@@ -248,20 +231,6 @@ def _slice(indices: range) -> slice:
 def _ranges(sizes: Sequence[int]) -> list[range]:
     """Neighbouring ranges of these sizes, from 0 on."""
     return [range(*bounds) for bounds in itertools.pairwise([0, *itertools.accumulate(sizes)])]
-
-
-def _batches(sizes: Sequence[int], batch_size: int) -> Iterator[list[int]]:
-    """The sizes in order, in lists that sum to at most `batch_size` or hold a single size."""
-    batch: list[int] = []
-    total = 0
-    for size in sizes:
-        if batch and total + size > batch_size:
-            yield batch
-            batch, total = [], 0
-        batch.append(size)
-        total += size
-    if batch:
-        yield batch
 
 
 def _interleaved(coded_items: Sequence[CodedGroups]) -> CodedGroups:

@@ -52,21 +52,15 @@ class Streams:
 
         A stream may have several groups, one after the other.
         """
-        return torch.from_numpy(self._read(weights.cpu().numpy(), bounds, streams))
-
-    def _read(
-        self, weights: Weights, bounds: Int[np.ndarray, "G 2"], streams: Int[np.ndarray, "G"]
-    ) -> Int64[np.ndarray, "N"]:
-        symbols = np.zeros(len(weights), np.int64)
-        cuts = _read_before_last(
-            weights, bounds, streams, self._num_before_last, self._state, self._words, self._begin, self._end, symbols
-        )
+        rows, symbols = weights.cpu().numpy(), np.zeros(len(weights), np.int64)
+        arrays = (self._num_before_last, self._state, self._words, self._begin, self._end)
+        cuts = _read_before_last(rows, bounds, streams, *arrays, symbols)
         self._note_damage()
         is_last = cuts < bounds[:, 1]
-        rows = rows_between(cuts[is_last], bounds[is_last, 1])
-        if rows.size:
-            symbols[rows] = self._read_last(weights[rows], streams[is_last], (bounds[:, 1] - cuts)[is_last])
-        return symbols
+        last = rows_between(cuts[is_last], bounds[is_last, 1])
+        if last.size:
+            symbols[last] = self._read_last(rows[last], streams[is_last], (bounds[:, 1] - cuts)[is_last])
+        return torch.from_numpy(symbols)
 
     def check(self, stream: int) -> int | None:
         """The check that the encoder wrote; None for a damaged stream."""

@@ -14,6 +14,8 @@ They are part of the format and must never change. (Compiled functions in `frequ
 keeps until that file changes too.)
 """
 
+from itertools import accumulate
+
 import numpy as np
 from jaxtyping import Int64
 
@@ -47,44 +49,20 @@ def _exp_minus(numerator: int, denominator: int) -> int:
 
 def _powers(first: int, ratio: int, count: int) -> list[int]:
     """first, first * ratio, first * ratio^2, ...: `count` numbers with 128 fractional bits."""
-    values = [first]
-    for _ in range(count - 1):
-        values.append(values[-1] * ratio >> _POINT)
-    return values
+    return list(accumulate(range(count - 1), lambda value, _: value * ratio >> _POINT, initial=first))
 
 
-def _rounded(value: int, bits: int) -> int:
-    """The integer nearest to 2^bits times a number with 128 fractional bits."""
-    return ((value >> (_POINT - bits - 1)) + 1) >> 1
+def _table(values: list[int], bits: int) -> Int64[np.ndarray, "L"]:
+    """The integers nearest to 2^bits times numbers with 128 fractional bits, up to and including the first zero."""
+    rounded = np.array([((value >> (_POINT - bits - 1)) + 1) >> 1 for value in values], np.int64)
+    return rounded[: np.count_nonzero(rounded) + 1]
 
 
-def _exponential() -> Int64[np.ndarray, "E"]:
-    powers = _powers(_ONE, _exp_minus(1, UNITS_PER_NAT), 18 * UNITS_PER_NAT)
-    return _until_zero([_rounded(power, WEIGHT_BITS) for power in powers])
-
-
-def _inverse_scale() -> Int64[np.ndarray, "L"]:
-    widest = _ONE * _ONE // _exp_minus(-LEAST_LOG_SCALE, UNITS_PER_NAT)
-    powers = _powers(widest, _exp_minus(1, UNITS_PER_NAT), GREATEST_LOG_SCALE - LEAST_LOG_SCALE + 1)
-    return np.array([_rounded(power, INVERSE_SCALE_BITS) for power in powers], np.int64)
-
-
-def _logistic_tail() -> Int64[np.ndarray, "J"]:
-    powers = _powers(_ONE, _exp_minus(1, TAIL_STEPS_PER_UNIT), 24 * TAIL_STEPS_PER_UNIT)
-    return _until_zero([_rounded(power * _ONE // (_ONE + power), TAIL_BITS) for power in powers])
-
-
-def _growth() -> Int64[np.ndarray, "J"]:
-    powers = _powers(_ONE, _exp_minus(1, GROWTH_STEPS_PER_NAT), GROWTH_NATS * GROWTH_STEPS_PER_NAT + 1)
-    return np.array([_rounded(_ONE * _ONE // power, GROWTH_BITS) for power in powers], np.int64)
-
-
-def _until_zero(values: list[int]) -> Int64[np.ndarray, "E"]:
-    """The values up to and including the first zero."""
-    return np.array(values[: values.index(0) + 1], np.int64)
-
-
-EXPONENTIAL = _exponential()
-INVERSE_SCALE = _inverse_scale()
-LOGISTIC_TAIL = _logistic_tail()
-GROWTH = _growth()
+_STEP = _exp_minus(1, UNITS_PER_NAT)
+EXPONENTIAL = _table(_powers(_ONE, _STEP, 18 * UNITS_PER_NAT), WEIGHT_BITS)
+_WIDEST = _ONE * _ONE // _exp_minus(-LEAST_LOG_SCALE, UNITS_PER_NAT)
+INVERSE_SCALE = _table(_powers(_WIDEST, _STEP, GREATEST_LOG_SCALE - LEAST_LOG_SCALE + 1), INVERSE_SCALE_BITS)
+_TAILS = _powers(_ONE, _exp_minus(1, TAIL_STEPS_PER_UNIT), 24 * TAIL_STEPS_PER_UNIT)
+LOGISTIC_TAIL = _table([tail * _ONE // (_ONE + tail) for tail in _TAILS], TAIL_BITS)
+_SHRINKING = _powers(_ONE, _exp_minus(1, GROWTH_STEPS_PER_NAT), GROWTH_NATS * GROWTH_STEPS_PER_NAT + 1)
+GROWTH = _table([_ONE * _ONE // power for power in _SHRINKING], GROWTH_BITS)

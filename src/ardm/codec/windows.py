@@ -143,18 +143,14 @@ def _stride(length: int) -> int:
     return length - length // OVERLAP_FRACTION
 
 
-def _spans(size: int, length: int) -> list[Span]:
+def _spans(size: int, length: int) -> Iterator[Span]:
     count = _num_spans(size, length)
-    return [_span(number, number == count - 1, size, length) for number in range(count)]
-
-
-def _span(number: int, is_last: bool, size: int, length: int) -> Span:
-    start = number * _stride(length)
-    stop = min(start + length, size)
-    is_odd = number % 2 == 1
-    shared = length // OVERLAP_FRACTION if is_odd else 0
-    coded_stop = stop if is_last else stop - shared
-    return Span(start=start, stop=stop, coded_start=start + shared, coded_stop=coded_stop, is_odd=is_odd)
+    for number in range(count):
+        start = number * _stride(length)
+        stop = min(start + length, size)
+        shared = length // OVERLAP_FRACTION if number % 2 == 1 else 0
+        coded_stop = stop if number == count - 1 else stop - shared
+        yield Span(start=start, stop=stop, coded_start=start + shared, coded_stop=coded_stop, is_odd=number % 2 == 1)
 
 
 def _window(spans: tuple[Span, ...]) -> Window:
