@@ -98,16 +98,6 @@ def gate(x, scale, bias, logistic, out_scale, one, out):
 
 @kernel
 @no_type_check
-def multiply(x, factor):
-    """Multiply x by the factor in place, rounded."""
-    rows, width = x.shape
-    for i in range(rows):
-        for c in range(width):
-            x[i, c] = np.int32(np.rint(np.float32(x[i, c]) * factor))
-
-
-@kernel
-@no_type_check
 def rotate(x, cos, sin, scale, out):
     """out = pairs of channels of x (B, D, H, C) turned by the angles of their position, rescaled to +-127."""
     batch, length, heads, channels = x.shape

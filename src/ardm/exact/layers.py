@@ -5,7 +5,7 @@ has a single power of two.
 """
 
 import torch
-from jaxtyping import Float, Float32, Float64, Int, Int8, Int16, Int32, Shaped
+from jaxtyping import Float, Float32, Float64, Int8, Int16, Int32
 from torch import Tensor, nn
 
 from ardm.errors import ExactError
@@ -19,8 +19,6 @@ NORM = 2047
 """Largest value of the norm before a depthwise convolution."""
 WORD = 32767
 """Largest value and weight of the head; means of 16-bit sound need this precision."""
-FLOAT32_SUM = 2**24
-FLOAT64_SUM = 2**53
 
 
 class ExactLayer(nn.Module):
@@ -61,13 +59,9 @@ class ExactProduct(ExactLayer):
         self.register_buffer("weight", torch.zeros(num_outputs, num_inputs, dtype=torch.int8))
         self.register_buffer("scale", torch.zeros(num_outputs))
 
-    def activations(self, x: Int8[Tensor, "N K"], ops: Operations, *, low: int = -BYTE) -> Int8[Tensor, "N C"]:
-        """The layer's outputs as bytes, clamped to low..127."""
-        return ops.activations(x, self.weight, self.scale, low)
-
-    def squared_activations(self, x: Int8[Tensor, "N K"], ops: Operations) -> Int8[Tensor, "N C"]:
-        """The squares of positive outputs as bytes, and 0 for the others."""
-        return ops.squared_activations(x, self.weight, self.scale)
+    def new_stream(self, x: Int8[Tensor, "N K"], ops: Operations) -> Int32[Tensor, "N C"]:
+        """The outputs as a stream."""
+        return self.add_to(x.new_zeros(len(x), len(self.weight), dtype=torch.int32), x, ops)
 
     def add_to(self, stream: Int32[Tensor, "N C"], x: Int8[Tensor, "N K"], ops: Operations) -> Int32[Tensor, "N C"]:
         """The residual stream plus the outputs; the stream may be overwritten."""
@@ -76,9 +70,8 @@ class ExactProduct(ExactLayer):
     def check_bounds(self, name: str) -> None:
         """Check that sums stay below 2^24 (float32 holds them), and below 2^30 in the units of the output."""
         largest = BYTE * self.weight.int().abs().sum(1)
-        require(int(largest.max()) < FLOAT32_SUM, name, f"a sum may reach {int(largest.max())}, beyond 2^24")
+        require_sums(largest, 24, self.scale, name)
         require(int(self.weight.int().abs().max()) <= WEIGHT, name, f"a weight passes +-{WEIGHT}")
-        require_scales(self.scale, largest, name)
 
     def set_float(self, weight: Float[Tensor, "C K"], input_units: Tensor, output_units: Tensor) -> None:
         """Set the weights by rounding those of a float layer, for these units of inputs and outputs."""
@@ -105,8 +98,7 @@ class ExactDepthwise(ExactLayer):
     def check_bounds(self, name: str) -> None:
         """Check that sums stay below 2^24."""
         largest = NORM * self.weight.int().abs().sum((0, 1))
-        require(int(largest.max()) < FLOAT32_SUM, name, f"a sum may reach {int(largest.max())}, beyond 2^24")
-        require_scales(self.scale, largest, name)
+        require_sums(largest, 24, self.scale, name)
 
     def set_float(self, weight: Float[Tensor, "C P Q"], input_units: float, output_units: Tensor) -> None:
         """Set the kernels by rounding those of a float layer, for these units of inputs and outputs."""
@@ -135,16 +127,11 @@ class ExactHead(ExactLayer):
     def check_bounds(self, name: str) -> None:
         """Check that sums stay below 2^53 (float64 holds them), and outputs below 2^30."""
         largest = WORD * self.weight.long().abs().sum(-1)
-        require(int(largest.max()) < FLOAT64_SUM, name, f"a sum may reach {int(largest.max())}, beyond 2^53")
+        require_sums(largest, 53, self.scale, name, limit=2**29)
         require(int(self.bias.abs().max()) < 2**29, name, "a bias passes 2^29")
-        require_scales(self.scale, largest, name, limit=2**29)
 
     def set_float(
-        self,
-        weight: Float[Tensor, "G O C"],
-        bias: Float[Tensor, "G O"],
-        input_units: float,
-        outputs: OutputUnits,
+        self, weight: Float[Tensor, "G O C"], bias: Float[Tensor, "G O"], input_units: float, outputs: OutputUnits
     ) -> None:
         """Set the weights by rounding those of a float layer, for these units of inputs and outputs."""
         rounded, steps = rounded_rows(weight.double().flatten(0, 1) / input_units, WORD)
@@ -159,11 +146,6 @@ def rounded_rows(weight: Float64[Tensor, "C K"], limit: int) -> tuple[Float64[Te
     return (weight / steps[:, None]).round(), steps
 
 
-def chosen_rows(x: Shaped[Tensor, "B D *C"], where: Int[Tensor, "B N"]) -> Shaped[Tensor, "B N *C"]:
-    """The rows of each item at its indices."""
-    return x[torch.arange(len(x), device=x.device)[:, None], where]
-
-
 def check_bounds(network: nn.Module) -> None:
     """Raise an error that names the layer if any sum of an exact network could leave its bounds."""
     for name, module in network.named_modules():
@@ -171,8 +153,9 @@ def check_bounds(network: nn.Module) -> None:
             module.check_bounds(name)
 
 
-def require_scales(scale: Tensor, largest: Tensor, name: str, limit: int = 2**30) -> None:
-    """Raise an error unless scales are finite, not negative, and keep sums up to `largest` below `limit`."""
+def require_sums(largest: Tensor, bits: int, scale: Tensor, name: str, limit: int = 2**30) -> None:
+    """Raise an error unless sums stay below 2^bits, and non-negative, finite scales keep them below `limit`."""
+    require(int(largest.max()) < 2**bits, name, f"a sum may reach {int(largest.max())}, beyond 2^{bits}")
     results = scale.double() * largest
     is_fine = bool(scale.isfinite().all()) and float(scale.min()) >= 0 and float(results.max()) < limit
     require(is_fine, name, f"a scale is out of range ({float(scale.min())} to {float(scale.max())})")

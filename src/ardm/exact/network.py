@@ -8,16 +8,16 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int32
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ardm.errors import ExactError
-from ardm.exact.operations import Operations, available_operations
+from ardm.exact.operations import ChosenOutputs, Operations, available_operations
 from ardm.exact.outputs import OutputUnits
 from ardm.model import Mask, Outputs, PerItem, Values, Where
 from ardm.runtime.cuda_graphs import Recorded, padded
@@ -32,16 +32,22 @@ MAX_REASON = 120
 _CHOOSING = threading.Lock()
 
 
-@dataclass
-class _Precision:
-    """The users of full float32 precision, and PyTorch's process-wide setting before the first of them."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    num_users: int = 0
-    before: str = "highest"
+_PRECISION = threading.Lock()
+_PRECISIONS: list[str] = []
+"""PyTorch's process-wide precision before each user of full float32; all but the first one's are "highest"."""
 
 
-_PRECISION = _Precision()
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """Compute float32 products without TF32, until the last thread leaves."""
+    with _PRECISION:
+        _PRECISIONS.append(torch.get_float32_matmul_precision())
+        torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        with _PRECISION:
+            torch.set_float32_matmul_precision(_PRECISIONS.pop())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +58,7 @@ class SelfTest:
     mask: Mask
     stage: PerItem
     where: Where
-    outputs: Int32[Tensor, "B N O"]
+    outputs: ChosenOutputs
 
     def check(self, num_values: int, num_stages: int, shape: tuple[int, ...]) -> None:
         """Raise an error unless the inputs are valid for a network, as files are not trusted."""
@@ -92,12 +98,10 @@ class ExactNetwork(nn.Module):
         self._captured: dict[Operations, Recorded] = {}
 
     @torch.no_grad()
-    def integers(self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem, where: Where) -> Int32[Tensor, "B N O"]:
+    @full_float32()
+    def integers(self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem, where: Where) -> ChosenOutputs:
         """The outputs of the variables `where`. `t` is ignored: networks that need the step count the mask."""
-        with full_float32():
-            return self._integers(inputs, mask, stage, where, self.operations(inputs.device))
-
-    def _integers(self, inputs: Tensor, mask: Tensor, stage: Tensor, where: Tensor, ops: Operations) -> Tensor:
+        ops = self.operations(inputs.device)
         if inputs.device.type != "cpu":
             return self._capturing(ops)(inputs, mask, stage, padded(where))[:, : where.shape[1]]
         cores = torch.get_num_threads()
@@ -121,7 +125,7 @@ class ExactNetwork(nn.Module):
     def forward(self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem) -> Outputs:
         """The outputs of every variable as floating-point numbers."""
         where = torch.arange(inputs[0].numel(), device=inputs.device).expand(len(inputs), -1)
-        return self.units.to_floats(self.integers(inputs, mask, stage, t, where)).unflatten(1, inputs.shape[1:])
+        return self.outputs_at(inputs, mask, stage, t, where).unflatten(1, inputs.shape[1:])
 
     def outputs_at(
         self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem, where: Where
@@ -137,6 +141,7 @@ class ExactNetwork(nn.Module):
         return self._chosen[device]
 
 
+@full_float32()
 def choose_operations(core: nn.Module, test: SelfTest, device: torch.device) -> Operations:
     """The first of a device's backends with which a network passes its self-test."""
     available = available_operations(device)
@@ -144,12 +149,11 @@ def choose_operations(core: nn.Module, test: SelfTest, device: torch.device) -> 
     if forced and forced not in available:
         raise ExactError(f"{FORCED_OPERATIONS}={forced} is not one of {', '.join(available)}")
     failures = []
-    with full_float32():
-        for name in [forced] if forced else available:
-            failure = _failure(core, test, available[name])
-            if failure is None:
-                return available[name]
-            failures.append(f"{name} {failure}")
+    for name in [forced] if forced else available:
+        failure = _failure(core, test, available[name])
+        if failure is None:
+            return available[name]
+        failures.append(f"{name} {failure}")
     raise ExactError(f"no backend on {device} gives the integers in the model file: {'; '.join(failures)}")
 
 
@@ -167,23 +171,6 @@ def _failure(core: nn.Module, test: SelfTest, ops: Operations) -> str | None:
         if not isinstance(error, RuntimeError):
             warnings.warn(f"a backend for exact networks {reason}; trying the next one", stacklevel=2)
         return reason
-
-
-@contextmanager
-def full_float32() -> Iterator[None]:
-    """Compute float32 products without TF32, until the last thread leaves."""
-    with _PRECISION.lock:
-        if _PRECISION.num_users == 0:
-            _PRECISION.before = torch.get_float32_matmul_precision()
-            torch.set_float32_matmul_precision("highest")
-        _PRECISION.num_users += 1
-    try:
-        yield
-    finally:
-        with _PRECISION.lock:
-            _PRECISION.num_users -= 1
-            if _PRECISION.num_users == 0:
-                torch.set_float32_matmul_precision(_PRECISION.before)
 
 
 @cache

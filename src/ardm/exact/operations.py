@@ -17,7 +17,7 @@ from types import ModuleType
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float32, Float64, Int, Int8, Int16, Int32, Num
+from jaxtyping import Float32, Float64, Int, Int8, Int16, Int32, Num, Shaped
 from torch import Tensor
 
 from ardm.exact import kernels
@@ -57,6 +57,7 @@ HeadWeight = Int16[Tensor, "G O C"]
 HeadScale = Float64[Tensor, "G O"]
 HeadBias = Int32[Tensor, "G O"]
 HeadOutputs = Int32[Tensor, "N O"]
+ChosenOutputs = Int32[Tensor, "B N O"]
 
 
 class Operations(ABC):
@@ -205,43 +206,27 @@ class CompiledOperations(Operations):
         return torch._int_mm(x, weight.t())
 
     def norm(self, x: Stream, gain: Number, limit: int) -> Words:
-        out = torch.empty_like(x, dtype=torch.int16)
-        kernels.norm(x.numpy(), float(gain), np.float32(limit), out.numpy())
-        return out
+        return _filled(torch.empty_like(x, dtype=torch.int16), kernels.norm, x, float(gain), np.float32(limit))
 
     def depthwise(self, x: Pixels, weight: Taps, scale: Scale) -> MixedPixels:
-        out = torch.empty_like(x, dtype=torch.int8)
-        kernels.depthwise(x.numpy(), weight.numpy(), scale.numpy(), out.numpy())
-        return out
+        return _filled(torch.empty_like(x, dtype=torch.int8), kernels.depthwise, x, weight, scale)
 
     def rescale(self, x: Sums, scale: Scale, low: int) -> Activations:
-        out = torch.empty_like(x, dtype=torch.int8)
-        kernels.rescale(x.numpy(), scale.numpy(), np.float32(low), out.numpy())
-        return out
+        return _filled(torch.empty_like(x, dtype=torch.int8), kernels.rescale, x, scale, np.float32(low))
 
     def add_rescaled(self, x: Stream, y: Sums, scale: Scale) -> Stream:
         kernels.add_rescaled(x.numpy(), y.numpy(), scale.numpy(), np.int32(STREAM_LIMIT))
         return x
 
     def rescale_squared(self, x: Sums, scale: Scale) -> Activations:
-        out = torch.empty_like(x, dtype=torch.int8)
-        kernels.rescale_squared(x.numpy(), scale.numpy(), out.numpy())
-        return out
+        return _filled(torch.empty_like(x, dtype=torch.int8), kernels.rescale_squared, x, scale)
 
     def gate(self, x: Sums, scale: Scale, bias: Bias, logistic: Logistic, out_scale: GateScale) -> Gated:
         out = x.new_empty((len(x), len(out_scale)), dtype=torch.int8)
-        tables = (scale.numpy(), bias.numpy(), logistic.numpy(), out_scale.numpy())
-        kernels.gate(x.numpy(), *tables, np.int32(GATE_ONE), out.numpy())
-        return out
-
-    def halve_power(self, x: Stream) -> Stream:
-        kernels.multiply(x.numpy(), np.float32(SQRT_HALF))
-        return x
+        return _filled(out, kernels.gate, x, scale, bias, logistic, out_scale, np.int32(GATE_ONE))
 
     def rotate(self, x: Int16[Tensor, "B D H C"], cos: Angles, sin: Angles, scale: Number) -> Heads:
-        out = torch.empty_like(x, dtype=torch.int8)
-        kernels.rotate(x.numpy(), cos.numpy(), sin.numpy(), float(scale), out.numpy())
-        return out
+        return _filled(torch.empty_like(x, dtype=torch.int8), kernels.rotate, x, cos, sin, float(scale))
 
     def attend(
         self, query: Queries, key: Heads, value: Heads, exponential: Table, score_scale: ScoreScale, scale: MeanScale
@@ -261,18 +246,20 @@ class CompiledOperations(Operations):
 
     def _by_head(self, x: Int8[Tensor, "B D H C"], dtype: torch.dtype) -> Num[Tensor, "B H D C"]:
         out = torch.empty(x.shape[0], x.shape[2], x.shape[1], x.shape[3], dtype=dtype)
-        kernels.by_head(x.numpy(), out.numpy())
-        return out
+        return _filled(out, kernels.by_head, x)
 
     def embed(self, index: Int[Tensor, "N G"], table: Int32[Tensor, "G V C"]) -> Stream:
-        out = table.new_empty((len(index), table.shape[-1]))
-        kernels.embed(index.numpy(), table.numpy(), out.numpy())
-        return out
+        return _filled(table.new_empty((len(index), table.shape[-1])), kernels.embed, index, table)
 
     def head(self, x: Words, group: Groups, weight: HeadWeight, scale: HeadScale, bias: HeadBias) -> HeadOutputs:
         out = x.new_empty((len(x), weight.shape[1]), dtype=torch.int32)
-        kernels.head(x.numpy(), group.numpy(), weight.numpy(), scale.numpy(), bias.numpy(), out.numpy())
-        return out
+        return _filled(out, kernels.head, x, group, weight, scale, bias)
+
+
+def _filled(out: Tensor, kernel: Callable[..., None], *arguments: object) -> Tensor:
+    """The tensor `out`, filled by a kernel that takes it last."""
+    kernel(*(x.numpy() if isinstance(x, Tensor) else x for x in (*arguments, out)))
+    return out
 
 
 def int8_product(x: Bytes, weight: Weight) -> Sums:
@@ -284,6 +271,11 @@ def int8_product(x: Bytes, weight: Weight) -> Sums:
     if inner or more_rows or more_columns:
         x, weight = F.pad(x, (0, inner, 0, more_rows)), F.pad(weight, (0, inner, 0, more_columns))
     return torch._int_mm(x, weight.t())[:rows, :columns]
+
+
+def chosen_rows(x: Shaped[Tensor, "B D *C"], where: Int[Tensor, "B N"]) -> Shaped[Tensor, "B N *C"]:
+    """The rows of each item at its indices."""
+    return x[torch.arange(len(x), device=x.device)[:, None], where]
 
 
 def float_product(dtype: torch.dtype) -> Callable[[Tensor, Tensor], Tensor]:

@@ -4,6 +4,7 @@ Nothing is trained: weights are rounded per output, activations per channel.
 """
 
 import copy
+import itertools
 import math
 import re
 from collections.abc import Iterable
@@ -20,14 +21,14 @@ from ardm.exact.layers import BYTE, WORD, ExactNorm, check_bounds, rounded_rows
 from ardm.exact.operations import GATE_ONE, STREAM_LIMIT
 from ardm.exact.outputs import OutputUnits
 from ardm.exact.transformer import ANGLE_ONE, SCORES_PER_NAT, ExactTransformer
-from ardm.exact.unet import ExactSubPixelEmbedding, ExactUNet
+from ardm.exact.unet import ExactUNet
 from ardm.exact.wavenet import GATES_PER_NAT, INPUT_WEIGHT, ExactSoundInput, ExactStep, ExactWaveNet
 from ardm.model import ARDM
 from ardm.nn.layers import StepEmbedding, rms_norm
 from ardm.nn.paper_wavenet import Convolution, GatedBlock, PaperWaveNet, SoundInput
 from ardm.nn.transformer import Attention, Depthwise, Transformer
 from ardm.nn.transformer import Block as TransformerBlock
-from ardm.nn.unet import Block, SubPixelEmbedding, UNet
+from ardm.nn.unet import Block, UNet
 from ardm.objective import Corrupted
 
 HEADROOM = 2.0
@@ -135,6 +136,7 @@ def _range_hook(calibration: Calibration, name: str):  # type: ignore[no-untyped
     return hook
 
 
+@torch.no_grad()
 def quantise(network: nn.Module, exact: nn.Module, ranges: Calibration, units: OutputUnits) -> None:
     """Fill an exact network with the rounded weights of a trained one, and check its bounds."""
     match network, exact:
@@ -149,10 +151,10 @@ def quantise(network: nn.Module, exact: nn.Module, ranges: Calibration, units: O
     check_bounds(exact)
 
 
-@torch.no_grad()
 def _quantise_unet(network: UNet, exact: ExactUNet, ranges: Calibration, units: OutputUnits) -> None:
     stream = stream_units(ranges.block_peak())
-    _set_embedding(exact.embedding, network.embedding, stream)
+    weight = network.embedding.weight.double().unflatten(1, (len(exact.embedding.values), -1))
+    exact.embedding.set_float(weight.permute(1, 2, 0), network.embedding.features.double(), stream)  # (G, J + 2S, C)
     for i, (block, target) in enumerate(zip(network.blocks, exact.blocks, strict=True)):
         _set_block(target, block, ranges, f"blocks.{i}", stream)
     for kind in ("down_blocks", "up_blocks"):
@@ -173,7 +175,6 @@ def _set_block(target: Any, block: Any, ranges: Calibration, name: str, units: f
     target.contract.set_float(block.contract.weight, hidden, torch.tensor(units))
 
 
-@torch.no_grad()
 def _quantise_transformer(
     network: Transformer, exact: ExactTransformer, ranges: Calibration, units: OutputUnits
 ) -> None:
@@ -218,7 +219,6 @@ def _set_attention(target: Any, attention: Any, ranges: Calibration, name: str, 
     target.output.set_float(attention.output.weight, mixed, torch.tensor(stream))
 
 
-@torch.no_grad()
 def _quantise_wavenet(network: PaperWaveNet, exact: ExactWaveNet, ranges: Calibration, units: OutputUnits) -> None:
     blocks = cast(list[GatedBlock], list(network.blocks))
     values, rows = embedded_values(network.input), step_rows(network.step, blocks, exact.step)
@@ -231,7 +231,7 @@ def _quantise_wavenet(network: PaperWaveNet, exact: ExactWaveNet, ranges: Calibr
     for i, (block, target) in enumerate(zip(blocks, exact.blocks, strict=True)):
         _set_gated_block(target, block, ranges, f"blocks.{i}", stream, total)
     weight = network.last.weight.double() / root
-    skipped = torch.stack([output_biases(block)[1] for block in blocks]).sum(0)
+    skipped = torch.stack([block.output.bias.double().chunk(2)[1] for block in blocks]).sum(0)
     bias = network.last.bias.double() + weight @ skipped
     hidden = torch.full_like(bias, WORD / (HEADROOM * float(ranges.peaks("head").max())))
     exact.last.set_float(weight[None], bias[None], total, OutputUnits(factor=hidden, offset=torch.zeros_like(bias)))
@@ -255,14 +255,8 @@ def step_rows(embedding: StepEmbedding, blocks: list[GatedBlock], exact: ExactSt
     for block in blocks:
         assert block.step is not None
         rows.append(embedded @ block.step.weight.double().t() + block.step.bias.double() + bias)
-        bias = (bias + output_biases(block)[0]) * math.sqrt(0.5)
+        bias = (bias + block.output.bias.double().chunk(2)[0]) * math.sqrt(0.5)
     return torch.stack(rows, dim=2)
-
-
-def output_biases(block: GatedBlock) -> tuple[Float64[Tensor, "C"], Float64[Tensor, "C"]]:
-    """The biases of the residual half and of the skip half."""
-    residual, skip = block.output.bias.double().chunk(2)
-    return residual, skip
 
 
 def _set_sound_input(target: ExactSoundInput, layer: SoundInput, values: Tensor, stream: float) -> None:
@@ -303,11 +297,6 @@ def _set_norm(norm: ExactNorm, quantile: float) -> float:
     return units
 
 
-def _set_embedding(target: ExactSubPixelEmbedding, embedding: SubPixelEmbedding, units: float) -> None:
-    weight = embedding.weight.double().unflatten(1, (len(target.values), -1)).permute(1, 2, 0)  # (G, J + 2S, C)
-    target.set_float(weight, embedding.features.double(), units)
-
-
 def power_of_two(limit: float) -> float:
     """The largest power of two up to a limit."""
     return 2.0 ** (math.frexp(limit)[1] - 1)
@@ -315,7 +304,5 @@ def power_of_two(limit: float) -> float:
 
 def stream_units(peak: float) -> float:
     """The largest power of two, up to 2^8, that leaves a stream with this peak its headroom."""
-    bits = MAX_STREAM_BITS
-    while peak * HEADROOM * 2.0**bits >= STREAM_LIMIT:
-        bits -= 1
-    return 2.0**bits
+    units = (2.0**bits for bits in itertools.count(MAX_STREAM_BITS, -1))
+    return next(unit for unit in units if peak * HEADROOM * unit < STREAM_LIMIT)

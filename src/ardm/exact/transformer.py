@@ -15,20 +15,8 @@ from jaxtyping import Float32, Float64, Int, Int8, Int16, Int32
 from torch import Tensor, nn
 
 from ardm.config import TransformerConfig
-from ardm.exact.layers import (
-    BYTE,
-    FLOAT32_SUM,
-    NORM,
-    WORD,
-    ExactDepthwise,
-    ExactHead,
-    ExactLayer,
-    ExactNorm,
-    ExactProduct,
-    chosen_rows,
-    require,
-)
-from ardm.exact.operations import STREAM_LIMIT, Operations
+from ardm.exact.layers import BYTE, NORM, WORD, ExactDepthwise, ExactHead, ExactLayer, ExactNorm, ExactProduct, require
+from ardm.exact.operations import STREAM_LIMIT, ChosenOutputs, Operations, chosen_rows
 from ardm.model import Mask, PerItem, Values, Where
 from ardm.nn.transformer import rotary_angles
 
@@ -52,9 +40,7 @@ class ExactTransformer(nn.Module):
         self.head_norm = ExactNorm(width, limit=WORD)
         self.head = ExactHead(width, 1, num_outputs)
 
-    def forward(
-        self, inputs: Values, mask: Mask, stage: PerItem, where: Where, ops: Operations
-    ) -> Int32[Tensor, "B N O"]:
+    def forward(self, inputs: Values, mask: Mask, stage: PerItem, where: Where, ops: Operations) -> ChosenOutputs:
         """The outputs of N variables of each item."""
         x = self.embedding(inputs, mask, stage, ops)
         for block in self.blocks[:-1]:
@@ -104,7 +90,7 @@ class ExactBlock(nn.Module):
     def _feed_forward(
         self, x: Int32[Tensor, "B N C"], mixed: Int8[Tensor, "B N C"], ops: Operations
     ) -> Int32[Tensor, "B N C"]:
-        hidden = self.expand.squared_activations(mixed.flatten(0, 1), ops)
+        hidden = ops.squared_activations(mixed.flatten(0, 1), self.expand.weight, self.expand.scale)
         return self.contract.add_to(x.flatten(0, 1), hidden, ops).view(x.shape)
 
 
@@ -142,22 +128,17 @@ class ExactAttention(ExactLayer):
         heads = (*x.shape[:2], -1, self.head_width)
         sides = zip((self.query, self.key), (self.query_norm, self.key_norm), self.turn_scale, strict=True)
         query, key = (
-            rotation(norm(self._stream(product, rows, ops).view(heads), ops), scale, ops)
-            for product, norm, scale in sides
+            rotation(norm(product.new_stream(rows, ops).view(heads), ops), scale, ops) for product, norm, scale in sides
         )
-        value = self.value.activations(rows, ops).view(heads)
+        value = ops.activations(rows, self.value.weight, self.value.scale, -BYTE).view(heads)
         if where is not None:
             x, query = chosen_rows(x, where), chosen_rows(query, where)
         mixed = ops.attend(query, key, value, rotation.exponential, self.score_scale, self.mean_scale)
         return self.output.add_to(x.flatten(0, 1), mixed.flatten(2).flatten(0, 1).contiguous(), ops).view(x.shape)
 
-    def _stream(self, product: ExactProduct, rows: Int8[Tensor, "N C"], ops: Operations) -> Int32[Tensor, "N C"]:
-        """Queries or keys, with all channels in the same units."""
-        return product.add_to(torch.zeros(rows.shape, dtype=torch.int32, device=rows.device), rows, ops)
-
     def check_bounds(self, name: str) -> None:
         """Check that products of bytes stay below 2^24, and that scales are finite."""
-        require(BYTE * BYTE * self.head_width < FLOAT32_SUM, name, f"{self.head_width} channels per head are too many")
+        require(BYTE * BYTE * self.head_width < 2**24, name, f"{self.head_width} channels per head are too many")
         scales = torch.cat((self.turn_scale, self.score_scale.double().view(1), self.mean_scale.flatten()))
         require(bool(scales.isfinite().all()) and float(scales.min()) >= 0, name, "a scale is not a finite number")
 
@@ -187,7 +168,7 @@ class ExactRotation(ExactLayer):
         """Check that turned values fit int32, and that halves of weighted sums stay below 2^24."""
         largest = max(int(table.int().abs().max()) for table in (self.cos, self.sin))
         require(2 * NORM * largest < 2**31, name, f"a cosine or sine of {largest} is too large")
-        require(len(self.cos) * 64 * BYTE < FLOAT32_SUM, name, f"{len(self.cos)} positions are too many")
+        require(len(self.cos) * 64 * BYTE < 2**24, name, f"{len(self.cos)} positions are too many")
         table = self.exponential
         is_fine = int(table[0]) == int(table.max()) <= EXPONENTIAL_ONE and int(table.min()) >= 0 and int(table[0]) > 0
         require(is_fine, name, "the table of the exponential is out of range")

@@ -15,19 +15,8 @@ from jaxtyping import Float64, Int16, Int32
 from torch import Tensor, nn
 
 from ardm.config import UNetConfig
-from ardm.exact.layers import (
-    BYTE,
-    FLOAT64_SUM,
-    NORM,
-    WORD,
-    ExactDepthwise,
-    ExactHead,
-    ExactLayer,
-    ExactNorm,
-    ExactProduct,
-    require,
-)
-from ardm.exact.operations import STREAM_LIMIT, Operations
+from ardm.exact.layers import BYTE, NORM, WORD, ExactDepthwise, ExactHead, ExactLayer, ExactNorm, ExactProduct, require
+from ardm.exact.operations import STREAM_LIMIT, ChosenOutputs, Operations
 from ardm.model import Mask, PerItem, Values, Where
 from ardm.nn.unet import depth_to_space, pad_to_multiple, space_to_depth, wave_frequencies, wave_weights
 
@@ -65,9 +54,7 @@ class ExactUNet(nn.Module):
         self.head_norm = ExactNorm(widths[0], limit=WORD)
         self.head = ExactHead(widths[0], self.num_channels, num_outputs)
 
-    def forward(
-        self, inputs: Values, mask: Mask, stage: PerItem, where: Where, ops: Operations
-    ) -> Int32[Tensor, "B N O"]:
+    def forward(self, inputs: Values, mask: Mask, stage: PerItem, where: Where, ops: Operations) -> ChosenOutputs:
         """The outputs of N variables of each item."""
         if not self.takes_images:
             inputs, mask = inputs[:, None, :, None], mask[:, None, :, None]
@@ -108,8 +95,7 @@ class ExactDown(nn.Module):
         """The stream of the lower resolution."""
         folded = space_to_depth(x, self.fold).contiguous()
         rows = self.norm(folded, ops).to(torch.int8).flatten(0, 2)
-        zeros = x.new_zeros(len(rows), len(self.product.weight))
-        return self.product.add_to(zeros, rows, ops).view(*folded.shape[:3], -1)
+        return self.product.new_stream(rows, ops).view(*folded.shape[:3], -1)
 
 
 class ExactUp(nn.Module):
@@ -144,7 +130,7 @@ class ExactBlock(nn.Module):
     def forward(self, x: Int32[Tensor, "B H W C"], ops: Operations) -> Int32[Tensor, "B H W C"]:
         """The block's output; x may be overwritten."""
         mixed = self.depthwise(self.norm(x, ops), ops).flatten(0, 2)
-        hidden = self.expand.activations(mixed, ops, low=0)
+        hidden = ops.activations(mixed, self.expand.weight, self.expand.scale, 0)
         return self.contract.add_to(x.flatten(0, 2), hidden, ops).view(x.shape)
 
 
@@ -227,7 +213,7 @@ class ExactWaveEmbedding(ExactSubPixelEmbedding):
     def check_bounds(self, name: str) -> None:
         """Check that products of waves and weights stay below 2^53, and the bounds of the resulting table."""
         largest = 2 * ANGLE_ONE * int(self.weight.long().abs().sum(0).max())
-        require(largest < FLOAT64_SUM, name, f"a sum may reach {largest}, beyond 2^53")
+        require(largest < 2**53, name, f"a sum may reach {largest}, beyond 2^53")
         super().check_bounds(name)
 
     def set_float(self, weight: Float64[Tensor, "G J C"], features: Float64[Tensor, "V F"], units: float) -> None:

@@ -18,17 +18,8 @@ from jaxtyping import Bool, Float32, Float64, Int, Int16, Int32, Shaped
 from torch import Tensor, nn
 
 from ardm.config import PaperWaveNetConfig
-from ardm.exact.layers import (
-    FLOAT64_SUM,
-    WORD,
-    ExactHead,
-    ExactLayer,
-    ExactProduct,
-    chosen_rows,
-    require,
-    require_scales,
-)
-from ardm.exact.operations import GATE_ONE, GATE_RANGE, STREAM_LIMIT, Operations
+from ardm.exact.layers import WORD, ExactHead, ExactLayer, ExactProduct, require, require_sums
+from ardm.exact.operations import GATE_ONE, GATE_RANGE, STREAM_LIMIT, ChosenOutputs, Operations, chosen_rows
 from ardm.model import Mask, PerItem, Values, Where
 
 MAX_LEVELS = 256
@@ -55,9 +46,7 @@ class ExactWaveNet(nn.Module):
         self.last = ExactHead(width, 1, width)
         self.head = ExactHead(width, 1, num_outputs)
 
-    def forward(
-        self, inputs: Values, mask: Mask, stage: PerItem, where: Where, ops: Operations
-    ) -> Int32[Tensor, "B N O"]:
+    def forward(self, inputs: Values, mask: Mask, stage: PerItem, where: Where, ops: Operations) -> ChosenOutputs:
         """The outputs of N variables of each item."""
         x = self.input(inputs, mask, stage)
         total = x.new_zeros(where.numel(), x.shape[-1])
@@ -117,7 +106,7 @@ class ExactGatedBlock(ExactLayer):
         """Check that u and v fit int32, and that scales are finite."""
         require(int(self.gate_bias.long().abs().max()) < 2**29, name, "a bias passes 2^29")
         for scale in (self.seen_scale, self.gate_scale):
-            require_scales(scale, torch.zeros(()), name)
+            require_sums(torch.zeros(()), 0, scale, name)
 
 
 def taps(
@@ -201,6 +190,5 @@ class ExactSoundInput(ExactLayer):
         """Check that sums stay below 2^53 (float64 holds them), and that rows are not negative."""
         weight = self.weight.long().abs()
         largest = (len(self.values) * weight[:, 0] + weight[:, 1:].amax(1)).sum(0) + self.bias.long().abs()
-        require(int(largest.max()) < FLOAT64_SUM, name, f"a sum may reach {int(largest.max())}, beyond 2^53")
-        require_scales(self.scale, largest, name)
+        require_sums(largest, 53, self.scale, name)
         require(int(self.values.min()) >= 0, name, "a row of values is negative")
