@@ -1,4 +1,4 @@
-"""The demonstration with tiny models: what it does, what its report holds, what it says where something is missing."""
+"""The demonstration with tiny models: its files, its report, and its messages if something is missing."""
 
 import base64
 import io
@@ -22,10 +22,9 @@ from tiny_exact import ALPHABET, tiny_exact
 from ardm import pretrained
 from ardm.apps.demo import coding
 from ardm.apps.demo.coding import Row, total_rows
-from ardm.apps.demo.curves import HEIGHT, WIDTH, plan_outlines
-from ardm.apps.demo.drawing import fill_examples, middle, missing_words, passage
+from ardm.apps.demo.filling import fill_examples, middle, missing_words, passage
 from ardm.apps.demo.models import find_examples, load_demo_models
-from ardm.apps.demo.page import shades
+from ardm.apps.demo.page import HEIGHT, WIDTH, plan_outlines, shades
 from ardm.apps.demo.tables import seconds_text
 from ardm.apps.report.pages import render
 from ardm.apps.rivals.rival import OneByOne

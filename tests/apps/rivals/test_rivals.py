@@ -16,11 +16,9 @@ from hypothesis import strategies as st
 from ardm.apps.bench.codecs import time_codec
 from ardm.apps.bench.items import spread_items, training_items
 from ardm.apps.rivals import rivals_for, suited
-from ardm.apps.rivals.images import PNG, WEBP
+from ardm.apps.rivals.packages import PNG, WEBP, Brotli, Deflate, SoundfileFlac, Zstandard
 from ardm.apps.rivals.ppmd import Ppmd
 from ardm.apps.rivals.rival import Rival
-from ardm.apps.rivals.sound import SoundfileFlac
-from ardm.apps.rivals.text import Brotli, Deflate, Zstandard
 from ardm.apps.rivals.tools import FLAC, FLIF, JPEG_XL, WAVPACK, Tool
 from ardm.data.cifar10 import load_cifar10
 from ardm.data.sound_files import Sound

@@ -130,25 +130,22 @@ def compare(
 
 def time_codec(rival: Rival, items: Sequence[Item], training: Sequence[Item], media: Media) -> CodecTiming:
     """The bits and times of one codec, or the reason why there are none."""
-    sizes = np.array([num_variables(item, media) for item in items])
     row = CodecTiming(
         name=rival.name,
         media=media,
         num_items=len(items),
-        num_variables=int(sizes.sum()),
+        num_variables=sum(num_variables(item, media) for item in items),
         item_bytes=sum(map(num_bytes, items)),
     )
     if not rival.is_available():
         return replace(row, failure=f"not installed: {rival.source}")
     try:
-        return _filled(row, rival, items, training, sizes)
+        return _filled(row, rival, items, training)
     except Exception as error:  # a codec may raise anything; the others go on
         return replace(row, failure=f"failed: {_one_line(error)}")
 
 
-def _filled(
-    row: CodecTiming, rival: Rival, items: Sequence[Item], training: Sequence[Item], sizes: Int[np.ndarray, "N"]
-) -> CodecTiming:
+def _filled(row: CodecTiming, rival: Rival, items: Sequence[Item], training: Sequence[Item]) -> CodecTiming:
     """The row with its figures, or with a failure if items were lost."""
     ready, prepare_seconds, _ = _timed(rival, lambda: rival.prepare(training))
     network = ready if isinstance(ready, NetworkCodec) else None
@@ -159,9 +156,10 @@ def _filled(
     if num_lost:
         return replace(row, failure=f"failed: {num_lost} of {len(items)} items are not restored")
     bits = 8 * np.array([len(file) for file in files])
+    sizes = np.array([num_variables(item, row.media) for item in items])
     return replace(
         row,
-        bits_per_variable=float(bits.sum() / sizes.sum()),
+        bits_per_variable=float(bits.sum() / row.num_variables),
         half_width=ratio_half_width(bits, sizes),
         prepare_seconds=prepare_seconds,
         encode_seconds=encode_seconds / len(items),

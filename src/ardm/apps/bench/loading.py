@@ -118,11 +118,7 @@ def time_resident(config: RunConfig, runtime: Runtime, seconds: float) -> float:
 
 def forget(path: Path) -> None:
     """Ask the system to drop its cache of a packed data set, if it can be asked."""
-    for shard in open_pack(path).about.shards:
-        if hasattr(os, "posix_fadvise"):
-            descriptor = os.open(path / shard.file, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            finally:
-                os.close(descriptor)
+    for shard in open_pack(path).about.shards if hasattr(os, "posix_fadvise") else ():
+        with (path / shard.file).open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -43,6 +43,8 @@ class OurCodec(NetworkCodec):
 
     codec: ContentCodec
     network: TimedNetwork
+    options: Options
+    batching: Batching
     is_text: bool
     """Whether bytes are UTF-8."""
 
@@ -51,11 +53,11 @@ class OurCodec(NetworkCodec):
         return self.network.watch.seconds
 
     def encode(self, items: Sequence[Item]) -> list[bytes]:
-        entries = self.codec.encode(list(map(self._placed, items)), self._options, self._batching)
+        entries = self.codec.encode(list(map(self._placed, items)), self.options, self.batching)
         return [self.codec.file_of(entry) for entry in entries]
 
     def decode(self, files: Sequence[bytes]) -> list[Item]:
-        return [_item(restored) for restored in self.codec.decode(self._entries(files), self._batching)]
+        return [_item(restored) for restored in self.codec.decode(self._entries(files), self.batching)]
 
     def coded_bits(self, items: Sequence[Item], files: Sequence[bytes]) -> CodedBits:
         """The sizes of the files' bodies, and the bits by the exact network."""
@@ -69,20 +71,12 @@ class OurCodec(NetworkCodec):
     def _ideal_bits(self, items: Sequence[Item]) -> Float64[np.ndarray, "N"]:
         placed = list(map(self._placed, items))
         together = replace(placed[0], canvases=[canvas for one in placed for canvas in one.canvases])
-        bits = iter(self.codec.measure(together, self._options, self._batching))
+        bits = iter(self.codec.measure(together, self.options, self.batching))
         return np.array([sum(float(next(bits).sum()) for _ in one.canvases) for one in placed])
 
     def _entries(self, files: Sequence[bytes]) -> list[Entry]:
         codecs = CodecSet([self.codec])
         return [codecs.entry_of(file) for file in files]
-
-    @property
-    def _options(self) -> Options:
-        return self.codec.options(self.num_calls)
-
-    @property
-    def _batching(self) -> Batching:
-        return Batching(batch_size=self.batch_size)
 
     def _placed(self, item: Item) -> Placement:
         if isinstance(item, Sound):
@@ -115,13 +109,17 @@ def _our_codec(trained: TrainedModel, number: int, batch_size: int | None) -> Ou
     coding, network = trained.exact.coding, TimedNetwork(trained.exact.network)
     device, shape = next(network.buffers()).device, trained.model.shape
     _, schedule = orders_and_schedule(coding.order, shape, coding.schedules[number])
+    codec = ContentCodec(replace(trained, exact=replace(trained.exact, network=network)))
+    rows = Batching(batch_size=batch_size).rows(shape, device)
     return OurCodec(
         name=f"ardm, {schedule.num_calls} calls",
-        codec=ContentCodec(replace(trained, exact=replace(trained.exact, network=network))),
+        codec=codec,
         network=network,
+        options=codec.options(schedule.num_calls),
+        batching=Batching(batch_size=rows),
         is_text=trained.alphabet is not None and trained.alphabet.characters is not None,
         num_calls=schedule.num_calls,
-        batch_size=Batching(batch_size=batch_size).rows(shape, device),
+        batch_size=rows,
         device=str(device),
     )
 

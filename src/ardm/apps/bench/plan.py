@@ -16,8 +16,11 @@ from jaxtyping import Float, Int32
 from ardm.apps.bench.stopwatch import median_seconds
 from ardm.planner import every_budget, plan
 
+CPU = torch.device("cpu")
 PAPER_STEPS = 3072
 """Variables of a CIFAR-10 image, the size for which the paper gives its times."""
+SWEEP_BYTES = 4 * 8
+"""Bytes per step: two rows of costs (or one and one of origins), the lines and their crossings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +69,7 @@ def synthetic_profile(num_steps: int, seed: int) -> Float[np.ndarray, "D"]:
     return 1.0 + 6.0 * remaining
 
 
-def paper_recurrence(
-    losses: Float[np.ndarray, "D"],
-) -> tuple[Float[np.ndarray, "E E"], Int32[np.ndarray, "E E"]]:
+def paper_recurrence(losses: Float[np.ndarray, "D"]) -> tuple[Float[np.ndarray, "E E"], Int32[np.ndarray, "E E"]]:
     """The costs and dimensions of the paper's appendix ("Details on Parallelized ARDMs"), in O(D^3).
 
     `costs[b, t] = min_i costs[b - 1, i] + max(t - i, 0) L[i]` and `dimensions[b, t]` is the minimising `i`,
@@ -125,8 +126,8 @@ def _time_table(num_steps: int, repeats: int, seed: int) -> PlanTiming:
         num_stages=1,
         num_steps=num_steps,
         budgets=num_steps,
-        seconds=_median(lambda: every_budget(losses), repeats),
-        table_bytes=table.bits.nbytes + table.origins.nbytes + _sweep_bytes(num_steps),
+        seconds=median_seconds([lambda: every_budget(losses)], CPU, min_rounds=repeats)[0],
+        table_bytes=table.bits.nbytes + table.origins.nbytes + SWEEP_BYTES * num_steps,
     )
 
 
@@ -138,15 +139,15 @@ def _time_single(num_stages: int, num_steps: int, num_calls: int, repeats: int, 
         num_stages=num_stages,
         num_steps=num_steps,
         budgets=1,
-        seconds=_median(lambda: plan(losses, num_calls), repeats),
-        table_bytes=_sweep_bytes(num_steps),
+        seconds=median_seconds([lambda: plan(losses, num_calls)], CPU, min_rounds=repeats)[0],
+        table_bytes=SWEEP_BYTES * num_steps,
     )
 
 
 def _time_references(losses: np.ndarray) -> Iterator[PlanTiming]:
     """A single run of each recurrence, because they are slow; compiled before."""
-    runs: dict[str, Callable[[], tuple[np.ndarray, np.ndarray]]] = {}
-    runs["paper's recurrence, NumPy"] = lambda: paper_recurrence(losses)
+    runs: dict[str, Callable[[], tuple[np.ndarray, np.ndarray]]]
+    runs = {"paper's recurrence, NumPy": lambda: paper_recurrence(losses)}
     if importlib.util.find_spec("jax") is not None:
         runs["paper's recurrence, JAX"] = jax_recurrence(losses)
     for name, run in runs.items():
@@ -160,12 +161,3 @@ def _time_references(losses: np.ndarray) -> Iterator[PlanTiming]:
             seconds=time.perf_counter() - begin,
             table_bytes=dimensions.nbytes + 3 * costs.nbytes,  # costs, transitions and their sum
         )
-
-
-def _sweep_bytes(num_steps: int) -> int:
-    """8 bytes for each of two rows of costs (or one of origins), the lines and their crossings."""
-    return 4 * 8 * num_steps
-
-
-def _median(run: Callable[[], object], repeats: int) -> float:
-    return median_seconds([run], torch.device("cpu"), min_rounds=repeats)[0]

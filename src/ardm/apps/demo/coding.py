@@ -11,10 +11,8 @@ from ardm.apps.bench.codecs import CodecTiming, time_codec
 from ardm.apps.bench.items import Media, item_of_content, media_of_content, num_bytes
 from ardm.apps.demo.models import DemoModel, Example
 from ardm.apps.rivals import suited
-from ardm.apps.rivals.images import PNG, WEBP
+from ardm.apps.rivals.packages import PNG, WEBP, Brotli, Deflate, SoundfileFlac
 from ardm.apps.rivals.rival import Rival
-from ardm.apps.rivals.sound import SoundfileFlac
-from ardm.apps.rivals.text import Brotli, Deflate
 from ardm.apps.rivals.tools import JPEG_XL, WAVPACK
 from ardm.codec.batching import Batching
 from ardm.compression.compressor import Compressor
@@ -116,25 +114,21 @@ def compare(model: DemoModel, example: Example, compressed: Done, restored: Done
     uncoded = Row(codec="uncoded", num_bytes=num_bytes(items[0]), num_variables=example.content.num_variables)
     return CodedExample(
         example=example,
-        rows=[ours, *(row for other in others for row in _rows(other)), uncoded],
+        rows=[ours, *(_row(other) for other in others if other.failure is None), uncoded],
         notes=[f"{other.name}: {other.failure}" for other in others if other.failure],
         is_stored=compressed.is_raw,
     )
 
 
-def _rows(timing: CodecTiming) -> list[Row]:
-    """A row, or none if the codec failed."""
-    if timing.bits_per_variable is None:
-        return []
-    return [
-        Row(
-            codec=timing.name,
-            num_bytes=round(timing.bits_per_variable * timing.num_variables / 8),
-            num_variables=timing.num_variables,
-            encode_seconds=timing.encode_seconds,
-            decode_seconds=timing.decode_seconds,
-        )
-    ]
+def _row(timing: CodecTiming) -> Row:
+    assert timing.bits_per_variable is not None
+    return Row(
+        codec=timing.name,
+        num_bytes=round(timing.bits_per_variable * timing.num_variables / 8),
+        num_variables=timing.num_variables,
+        encode_seconds=timing.encode_seconds,
+        decode_seconds=timing.decode_seconds,
+    )
 
 
 def total_rows(coded: Sequence[CodedExample]) -> list[Row]:

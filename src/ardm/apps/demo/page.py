@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float, Int, Int16
 
 from ardm.apps.demo.coding import PlaceBits
-from ardm.apps.demo.curves import HEIGHT, WIDTH, plan_outlines
-from ardm.apps.demo.drawing import GAP_TEMPERATURE, Filled
+from ardm.apps.demo.filling import GAP_TEMPERATURE, Filled
 from ardm.apps.demo.results import DemoResults, ModelResults
 from ardm.apps.demo.tables import COLUMNS, blocks_of, notes_of
+from ardm.apps.report.figures import grouped_losses, stair_edges, stair_heights
 from ardm.apps.report.pages import render
 from ardm.apps.serve.display import readable
 from ardm.codec.format.fields import SoundFields
@@ -21,6 +21,7 @@ from ardm.media.contents import frames_of, pixels_of
 from ardm.media.images.medium import HIDDEN_GREY
 from ardm.media.images.pictures import Picture
 from ardm.media.sounds.spectrograms import COLOURS, coloured, spectrogram
+from ardm.planner import Plan
 from ardm.version import __version__
 
 SHARE_IN_RANGE = 0.995
@@ -29,6 +30,8 @@ MAX_CHARACTERS = 1500
 """Characters of a text whose bits are shown."""
 SHADES = 9
 """Shades of characters, from no bits to the most."""
+WIDTH, HEIGHT = 1000, 300
+"""Units of a plan's drawing, which the page stretches."""
 
 
 def report_page(results: DemoResults) -> str:
@@ -135,3 +138,28 @@ def sounds_of(part: ModelResults) -> list[tuple[str, Int16[np.ndarray, "T C"], i
     assert rate is not None
     drawn = (part.drawn.samples - ZERO_CLASS).astype(np.int16)
     return sounds + [(f"sample {i}, {calls} calls", sound[:, None], rate) for i, sound in enumerate(drawn, start=1)]
+
+
+def plan_outlines(losses: Float[np.ndarray, "S D"], plan: Plan) -> tuple[str, str, float]:
+    """The paper's Figure 3 as two SVG paths, and the bits at the upper edge; areas are bits.
+
+    The first path has the costs where steps share calls, the second one, in front of it, the losses with a call each.
+    """
+    edges = stair_edges(*losses.shape)
+    heights, shared = (stair_heights(one, edges) for one in (losses, grouped_losses(losses, plan)))
+    top = max(float(heights.max()), float(shared.max()), 1e-9)
+    return _outline(edges, shared / top), _outline(edges, heights / top), top
+
+
+def _outline(edges: Int[np.ndarray, "N"], heights: Float[np.ndarray, "_"]) -> str:
+    """The outline of stairs as a path, with neighbours of equal height merged."""
+    path, last = [f"M0 {HEIGHT}"], ""
+    for stop, height in zip(edges[1:] / edges[-1], heights, strict=True):
+        y = f"V{HEIGHT * (1 - height):.4g}"
+        if y == last:
+            path.pop()
+        else:
+            path.append(y)
+        path.append(f"H{WIDTH * stop:.6g}")
+        last = y
+    return "".join([*path, f"V{HEIGHT}Z"])

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ardm.apps.demo import COMPRESSED, RESTORED
 from ardm.apps.demo.coding import (
@@ -14,10 +15,10 @@ from ardm.apps.demo.coding import (
     measure_example,
     restore_examples,
 )
-from ardm.apps.demo.drawing import Filled, draw_samples, fill_examples
+from ardm.apps.demo.filling import Filled, fill_examples
 from ardm.apps.demo.models import DemoModel, Example
 from ardm.planner import Plan, plan
-from ardm.tasks.draw import Drawn
+from ardm.tasks.draw import Drawn, DrawOptions, draw
 
 SAMPLES = {"images": 5, "text": 3, "sound": 2}
 """Samples drawn from nothing, by medium."""
@@ -79,8 +80,10 @@ def _run_model(model: DemoModel, folder: Path, seed: int, say: Say) -> ModelResu
     if model.medium in NUM_FILLED:
         say(f"{model.key}: filling gaps")
         filled = fill_examples(model, NUM_FILLED[model.medium], NUM_FILLINGS, seed)
-    say(f"{model.key}: drawing {SAMPLES[model.medium]} samples from nothing")
-    drawn = draw_samples(model, SAMPLES[model.medium], STATES[model.medium], seed)
+    count, order = SAMPLES[model.medium], model.exact.coding.order
+    say(f"{model.key}: drawing {count} samples from nothing")
+    how: Any = {"num_items": count, "batch_size": count, "num_states": STATES[model.medium], "seed": seed}
+    drawn = draw(model, model.coding_schedule, DrawOptions(order=order, **how))
     best = None if model.losses is None else plan(model.losses, model.coding_schedule.num_calls)
     return ModelResults(model=model, coded=coded, bits=bits, filled=filled, drawn=drawn, plan=best)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ardm.apps.demo.coding import Row, total_rows
-from ardm.apps.demo.results import DemoResults, ModelResults
+from ardm.apps.demo.results import DemoResults
 
 COLUMNS = ("codec", "bytes", "bits", "encodes", "restores")
 
@@ -25,15 +25,13 @@ class Block:
 
 def blocks_of(results: DemoResults) -> list[Block]:
     """The blocks of all models."""
-    return [block for part in results.parts for block in _blocks(part)]
-
-
-def _blocks(part: ModelResults) -> list[Block]:
-    unit = part.model.unit
-    blocks = [Block(title=one.example.name, rows=one.rows, unit=unit) for one in part.coded]
-    if len(blocks) > 1:
-        title = f"all {len(blocks)} {'images' if part.model.medium == 'images' else 'files'}"
-        blocks.append(Block(title=title, rows=total_rows(part.coded), unit=unit))
+    blocks = []
+    for part in results.parts:
+        unit, count = part.model.unit, len(part.coded)
+        blocks += [Block(title=one.example.name, rows=one.rows, unit=unit) for one in part.coded]
+        if count > 1:
+            title = f"all {count} {'images' if part.model.medium == 'images' else 'files'}"
+            blocks.append(Block(title=title, rows=total_rows(part.coded), unit=unit))
     return blocks
 
 

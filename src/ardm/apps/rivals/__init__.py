@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ardm.apps.bench.items import Item, Media, has_alpha
-from ardm.apps.rivals.images import PNG, WEBP
+from ardm.apps.rivals.packages import PNG, WEBP, Brotli, Deflate, SoundfileFlac, Zstandard
 from ardm.apps.rivals.ppmd import Ppmd
 from ardm.apps.rivals.rival import Rival
-from ardm.apps.rivals.sound import SoundfileFlac
-from ardm.apps.rivals.text import Brotli, Deflate, Zstandard
 from ardm.apps.rivals.tools import FLAC, FLIF, JPEG_XL, WAVPACK, Tool
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from ardm.apps.rivals.images import pixels_of, saved
+from ardm.apps.rivals.packages import pixels_of, saved
 from ardm.apps.rivals.rival import OneByOne
 from ardm.data.images import Pixels
 from ardm.data.sound_files import Sound, read_sound, wav_file

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ardm.apps.rivals.images import PNG, WEBP
+from ardm.apps.rivals.packages import PNG, WEBP
 from ardm.apps.serve.inputs import encoded
 from ardm.apps.serve.medium import png, rounded
 from ardm.apps.serve.sound import pictures_of

@@ -1,9 +1,8 @@
 """ardm bench data."""
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ardm.cli.bench.common import OfPresets, require_finite
 from ardm.cli.common import require_positive
@@ -40,10 +39,8 @@ class BenchData(OfPresets):
         configs = self.configurations() if self.presets else [self.changed(own)]
         for config in configs:
             load_corpus(config.data, self.data)  # reports what does not fit before the first one is timed
-        time_row = partial(
-            time_loader, path=self.data, runtime=self.runtime(), needed=self.needed, seconds=self.seconds
-        )
-        self.show(map(time_row, configs), HEADER, loader_line)
+        how: Any = {"runtime": self.runtime(), "needed": self.needed, "seconds": self.seconds}
+        self.show((time_loader(config, self.data, **how) for config in configs), HEADER, loader_line)
 
     def preset_named(self, name: str) -> str:
         """The preset of a name, on a CPU the smaller one if there are two."""

@@ -1,4 +1,4 @@
-"""The demo's samples from nothing, and its filled gaps."""
+"""Items with gaps that a model fills."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from ardm.media.contents import pixels_of
 from ardm.media.medium import GappedItem
 from ardm.media.text.gaps import parse_gaps
 from ardm.media.text.medium import TextMedium
-from ardm.tasks.draw import Drawn, DrawOptions, draw
+from ardm.tasks.draw import Drawn, DrawOptions
 from ardm.tasks.fill import fill, steps_of_gaps
 
 GAP_ORDER = "halton"
@@ -40,12 +40,6 @@ class Filled:
     """The item without gaps."""
     gaps: GappedItem
     drawn: Drawn
-
-
-def draw_samples(model: DemoModel, num_samples: int, num_states: int, seed: int) -> Drawn:
-    """Samples from nothing, in the order and with the calls that the model codes with."""
-    how: Any = {"num_items": num_samples, "batch_size": num_samples, "seed": seed, "num_states": num_states}
-    return draw(model, model.coding_schedule, DrawOptions(order=model.exact.coding.order, **how))
 
 
 def fill_examples(model: DemoModel, num_items: int, num_samples: int, seed: int) -> list[Filled]:
