@@ -98,6 +98,16 @@ def gate(x, scale, bias, logistic, out_scale, one, out):
 
 @kernel
 @no_type_check
+def multiply(x, factor):
+    """Multiply x by the factor in place, rounded."""
+    rows, width = x.shape
+    for i in range(rows):
+        for c in range(width):
+            x[i, c] = np.int32(np.rint(np.float32(x[i, c]) * factor))
+
+
+@kernel
+@no_type_check
 def rotate(x, cos, sin, scale, out):
     """out = pairs of channels of x (B, D, H, C) turned by the angles of their position, rescaled to +-127."""
     batch, length, heads, channels = x.shape
@@ -112,17 +122,6 @@ def rotate(x, cos, sin, scale, out):
                     z = np.rint(np.float64(first * sin[d, c] + second * cos[d, c]) * scale)
                     turned[c] = np.int8(min(max(y, -127.0), 127.0))
                     turned[half + c] = np.int8(min(max(z, -127.0), 127.0))
-
-
-@kernel
-@no_type_check
-def by_head(x, out):
-    """out (B, H, D, C) = x (B, D, H, C), converted to the type of out."""
-    batch, length, heads, _ = x.shape
-    for b in range(batch):
-        for h in range(heads):
-            for d in range(length):
-                out[b, h, d] = x[b, d, h]
 
 
 @kernel

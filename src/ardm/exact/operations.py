@@ -17,7 +17,7 @@ from types import ModuleType
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float32, Float64, Int, Int8, Int16, Int32, Num, Shaped
+from jaxtyping import Float32, Float64, Int, Int8, Int16, Int32, Shaped
 from torch import Tensor
 
 from ardm.exact import kernels
@@ -225,28 +225,29 @@ class CompiledOperations(Operations):
         out = x.new_empty((len(x), len(out_scale)), dtype=torch.int8)
         return _filled(out, kernels.gate, x, scale, bias, logistic, out_scale, np.int32(GATE_ONE))
 
+    def halve_power(self, x: Stream) -> Stream:
+        kernels.multiply(x.numpy(), np.float32(SQRT_HALF))
+        return x
+
     def rotate(self, x: Int16[Tensor, "B D H C"], cos: Angles, sin: Angles, scale: Number) -> Heads:
         return _filled(torch.empty_like(x, dtype=torch.int8), kernels.rotate, x, cos, sin, float(scale))
 
     def attend(
         self, query: Queries, key: Heads, value: Heads, exponential: Table, score_scale: ScoreScale, scale: MeanScale
     ) -> Queries:
-        scores = self._by_head(query, torch.float32) @ self._by_head(key, torch.float32).mT
+        queries, keys = (x.transpose(1, 2).contiguous().float() for x in (query, key))  # (B, H, D, C)
+        scores = queries @ keys.mT
         batch, heads, rows, length = scores.shape
         halves = torch.empty(batch, heads, 2 * rows, length, dtype=torch.int8)
         totals = torch.empty(batch, heads, rows, dtype=torch.float64)
         flat = [x.flatten(0, 1).numpy() for x in (scores, halves, totals)]
         kernels.attention_weights(flat[0], exponential.numpy(), np.float32(score_scale), *flat[1:])
-        values, out = self._by_head(value, torch.int8).mT.contiguous(), torch.empty_like(query)
+        values, out = value.permute(0, 2, 3, 1).contiguous(), torch.empty_like(query)
         for b, h in np.ndindex(batch, heads):
             # The weights, below 64, come second: see `layers.WEIGHT`.
             sums = torch._int_mm(values[b, h], halves[b, h].t()).numpy()
             kernels.attention_means(sums, totals[b, h].numpy(), scale[h].numpy(), out[b, :, h].numpy())
         return out
-
-    def _by_head(self, x: Int8[Tensor, "B D H C"], dtype: torch.dtype) -> Num[Tensor, "B H D C"]:
-        out = torch.empty(x.shape[0], x.shape[2], x.shape[1], x.shape[3], dtype=dtype)
-        return _filled(out, kernels.by_head, x)
 
     def embed(self, index: Int[Tensor, "N G"], table: Int32[Tensor, "G V C"]) -> Stream:
         return _filled(table.new_empty((len(index), table.shape[-1])), kernels.embed, index, table)
