@@ -261,7 +261,7 @@ def test_a_report_is_replaced_only_by_force(bundled, examples, tmp_path, capsys)
     assert Reader((tmp_path / "report.html").read_text()).titles[0] == SECTIONS[0]
 
 
-def test_an_empty_box_is_told_in_one_line(tmp_path, examples, monkeypatch, capsys):
+def test_missing_bundled_models_are_one_line(tmp_path, examples, monkeypatch, capsys):
     monkeypatch.setattr(pretrained, "FOLDER", tmp_path)
     status, line = fails(capsys, ["demo", "-o", str(tmp_path / "out"), "--examples", str(examples)])
     assert status == 1

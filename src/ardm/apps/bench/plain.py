@@ -92,7 +92,7 @@ def plain_loss(network: nn.Module, x: Int[Tensor, "B D"], hidden_value: int) -> 
 
 
 @dataclass(frozen=True, kw_only=True)
-class BesidePlain(TrainTiming):
+class PlainComparison(TrainTiming):
     """The training steps of a preset and of the plain loop."""
 
     plain: TrainTiming
@@ -100,12 +100,12 @@ class BesidePlain(TrainTiming):
     """Ratio of our items per second to those of the plain loop."""
 
 
-def time_beside_plain(config: RunConfig, runtime: Runtime, *, seconds: float, compiled: bool) -> BesidePlain:
+def compare_with_plain(config: RunConfig, runtime: Runtime, *, seconds: float, compiled: bool) -> PlainComparison:
     """Our steps, then those of the plain loop, each for about this many seconds."""
     ours = time_training(config, runtime, seconds=seconds)
     rates = MatrixRates(burst=ours.burst_teraflops, lasting=ours.matrix_teraflops)
     plain = time_plain(config, runtime, rates=rates, seconds=seconds, compiled=compiled)
-    return BesidePlain(**asdict(ours), plain=plain, speedup=ours.items_per_second / plain.items_per_second)
+    return PlainComparison(**asdict(ours), plain=plain, speedup=ours.items_per_second / plain.items_per_second)
 
 
 def time_plain(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ardm.cli.bench.common import OfPresets, gibibytes
 
 if TYPE_CHECKING:
-    from ardm.apps.bench.plain import BesidePlain
+    from ardm.apps.bench.plain import PlainComparison
     from ardm.apps.bench.training import TrainTiming
 
 HEADER = f"""\
@@ -22,7 +22,7 @@ class BenchTrain(OfPresets):
     """Compare with a plain PyTorch loop that trains a network of the same size, with torch.compile or without."""
 
     def measure(self) -> None:
-        from ardm.apps.bench.plain import check_plain, time_beside_plain
+        from ardm.apps.bench.plain import check_plain, compare_with_plain
         from ardm.apps.bench.training import time_training
 
         configs, runtime = self.configurations(), self.runtime()
@@ -32,7 +32,7 @@ class BenchTrain(OfPresets):
         for config in configs:
             check_plain(config)
         how: Any = {"seconds": self.seconds, "compiled": self.plain == "compiled"}
-        self.show((time_beside_plain(config, runtime, **how) for config in configs), HEADER, beside_plain_lines)
+        self.show((compare_with_plain(config, runtime, **how) for config in configs), HEADER, comparison_lines)
 
 
 def training_line(row: "TrainTiming") -> str:
@@ -44,7 +44,7 @@ def training_line(row: "TrainTiming") -> str:
     )
 
 
-def beside_plain_lines(row: "BesidePlain") -> str:
+def comparison_lines(row: "PlainComparison") -> str:
     """A row, the plain loop's row, and their ratio."""
     ratio = f"{row.preset} in ardm: {row.speedup:.2f} times as many items per second"
     return "\n".join([training_line(row), training_line(row.plain), ratio])
