@@ -96,7 +96,7 @@ def test_a_tone_is_where_the_axes_say(seconds, columns):
     start, stop, frequency = 0.6 * seconds, 0.7 * seconds, 3000
     panels = [Panel(sound=beep(start, stop, frequency, seconds), title=f"{i}") for i in range(4)]
     picture = draw_spectrograms(panels, columns, RATE)
-    grid = Grid.of(len(panels), columns, has_titles=True)
+    grid = Grid(len(panels), columns, has_titles=True)
     assert picture.shape == (grid.size[1], WIDTH, 3)
     for i in range(len(panels)):
         box = grid.box(i)
@@ -109,7 +109,7 @@ def test_a_tone_is_where_the_axes_say(seconds, columns):
 def test_axes_are_at_the_left_and_below_the_lowest_panels():
     panels = [Panel(sound=beep(0, 1, 440), title=f"{i}") for i in range(5)]
     picture = draw_spectrograms(panels, 3, RATE)
-    grid = Grid.of(5, 3, has_titles=True)
+    grid = Grid(5, 3, has_titles=True)
     for i in range(5):
         box = grid.box(i)
         beside = picture[box.top + box.height // 2, box.left - TICK : box.left]  # the tick of 4 kHz
@@ -123,7 +123,7 @@ def test_labels_do_not_reach_into_panels_nor_out_of_the_picture():
     named = [Panel(sound=p.sound, title="call 123456" if i < 5 else "", group="sample 64") for i, p in enumerate(plain)]
     pictures = [draw_spectrograms(panels, 5, RATE) for panels in (plain, named)]
     assert pictures[0].shape == pictures[1].shape
-    grid = Grid.of(10, 5, has_titles=False)
+    grid = Grid(10, 5, has_titles=False)
     for i in range(10):
         box = grid.box(i)
         inside = slice(box.top, box.top + box.height), slice(box.left, box.left + box.width)
@@ -136,7 +136,7 @@ def test_labels_do_not_reach_into_panels_nor_out_of_the_picture():
 
 def test_the_scale_runs_from_loud_to_silent():
     picture = draw_spectrograms([Panel(sound=beep(0, 1, 440))], 1, RATE)
-    box = Grid.of(1, 1, has_titles=False).box(0)
+    box = Grid(1, 1, has_titles=False).box(0)
     scale = picture[box.top : box.top + box.height, box.left + box.width + 40]
     assert np.array_equal(scale, coloured(np.linspace(1, 0, box.height)[:, None])[:, 0])
 

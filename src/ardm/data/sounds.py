@@ -87,7 +87,7 @@ def rate_digest(rate: int) -> "hashlib._Hash":
     return hashlib.sha256(repr(rate).encode())
 
 
-def classes_of(samples: Int16[np.ndarray, "N D"]) -> UInt16[np.ndarray, "N D"]:
+def classes_of(samples: Int16[np.ndarray, "..."]) -> UInt16[np.ndarray, "..."]:
     """Samples as classes: the top bit flipped adds 32768 modulo 65536."""
     return samples.view(np.uint16) ^ np.uint16(ZERO_CLASS)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Integer
 from torch import Tensor
 
 from ardm.checkpoint import AnyTrained
@@ -41,6 +41,12 @@ class GappedItem:
         for first in (inside, known):
             orders = given_first(orders, first.expand(len(orders), -1))
         return orders
+
+
+def gapped(values: Integer[np.ndarray, "..."], known: Bool[np.ndarray, "..."]) -> GappedItem:
+    """An item with the values that are known, of their shape."""
+    shown = np.where(known, values, 0).astype(np.int64).ravel()
+    return GappedItem(values=shown, known=known.ravel(), shape=known.shape, length=known.size)
 
 
 def steps_to_fill(gaps: GappedItem | None, num_variables: int, num_stages: int) -> tuple[int, int]:

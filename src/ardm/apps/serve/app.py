@@ -154,10 +154,10 @@ def api_routes(page: Page) -> list[Route]:
 
     answers = {"budgets": page.budgets, "preview": page.preview}
     jobs: dict[str, Callable[[PageRequest], Work]] = {
-        "fill": lambda request: Filling.of(*page.find(request), request).run,
-        "score": lambda request: Scoring.of(*page.find(request), request).run,
-        "compress": lambda request: Compression.of(page.find(request)[0], request).run,
-        "restore": lambda request: Restoration.of(page.store, request).run,
+        "fill": lambda request: Filling(*page.find(request), request).run,
+        "score": lambda request: Scoring(*page.find(request), request).run,
+        "compress": lambda request: Compression(page.find(request)[0], request).run,
+        "restore": lambda request: Restoration(page.store, request).run,
     }
     return [
         Route("/api/models", models, methods=["GET"]),

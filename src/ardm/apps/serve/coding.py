@@ -3,7 +3,6 @@
 import io
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from PIL import Image
 
@@ -15,16 +14,14 @@ from ardm.apps.serve.models import ModelStore, PageModel
 from ardm.apps.serve.sound import check_sound
 from ardm.codec.batching import Batching
 from ardm.codec.format.archive import is_archive
-from ardm.codec.format.entries import Coded, Entry, Limits, Raw
+from ardm.codec.format.entries import Coded, Limits, Raw
 from ardm.codec.format.fields import Fields
-from ardm.codec.format.options import Options
 from ardm.codec.format.single import SINGLE_SUFFIX
 from ardm.codec.windows import num_windows
 from ardm.compression.content_codec import CodecSet, ContentCodec
 from ardm.data.image_files import DAMAGE, IMAGE_FORMATS
 from ardm.errors import ArdmError, DamagedError, DataError, TooLargeError, UnknownModelError
 from ardm.media.contents import Content, restored_file, restored_suffix
-from ardm.media.layout import Placement
 from ardm.orders import Shape
 
 BATCH_SECONDS = 0.2
@@ -32,42 +29,22 @@ BATCH_SECONDS = 0.2
 MEDIA_TYPES = {"text": "text/plain", "bytes": "application/octet-stream", "image": "image/png", "sound": "audio/wav"}
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Compression:
-    """A file to compress for a page."""
+    """A file to compress for a page; an error if it cannot be restored exactly or is too large."""
 
-    model: PageModel
-    placed: Placement
-    name: str
-    num_bytes: int
-    options: Options
-    num_rows: int
-    """Rows that the network evaluates in all passes."""
-    with_bits: bool
-    """Whether to measure the bits of each place, which takes as long as compressing."""
-
-    @classmethod
-    def of(cls, model: PageModel, request: PageRequest) -> "Compression":
-        """The file of a request; an error if it cannot be restored exactly or is too large."""
+    def __init__(self, model: PageModel, request: PageRequest) -> None:
         codec, data = model.exact_codec, request.content("file")
-        name = plain_name(request.text("name", 1000), "file")
+        self.model, self.num_bytes = model, len(data)
+        self.name = plain_name(request.text("name", 1000), "file")
         budgets = [budget.calls for budget in model.coding_budgets()]
         num_calls = max(c for c in budgets if c <= request.integer("calls", budgets[0], 2**31))
-        placed = codec.place(read_content(codec, data, name, request.limits))
-        sizes = [canvas.values.shape for canvas in placed.canvases]
-        with_bits = request.flag("bits")
-        num_passes = 3 if with_bits else 2  # compress, restore, measure
-        num_rows = num_passes * num_calls * total_windows(model, sizes)
-        request.limits.check_seconds(coding_seconds(model, num_rows))
-        return cls(
-            model=model,
-            placed=placed,
-            name=name,
-            num_bytes=len(data),
-            options=codec.options(num_calls),
-            num_rows=num_rows,
-            with_bits=with_bits,
-        )
+        self.options = codec.options(num_calls)
+        self.placed = codec.place(read_content(codec, data, self.name, request.limits))
+        sizes = [canvas.values.shape for canvas in self.placed.canvases]
+        self.with_bits = request.flag("bits")
+        num_passes = 3 if self.with_bits else 2  # compress, restore, measure
+        self.num_rows = num_passes * num_calls * total_windows(model, sizes)
+        request.limits.check_seconds(coding_seconds(model, self.num_rows))
 
     def run(self, job: Job) -> Event:
         """Compress, restore, compare, and measure if requested."""
@@ -79,7 +56,10 @@ class Compression:
         (restored,) = codecs.decode([codecs.entry_of(data)], clock.batching("restoring and comparing"))
         if restored != content:
             raise ArdmError("it is not restored exactly, so there is no compressed file; please report this")
-        verify_seconds, is_raw = clock.lap(), isinstance(entry.content, Raw)
+        verify_seconds, is_raw, bits = clock.lap(), isinstance(entry.content, Raw), None
+        if self.with_bits and not is_raw:
+            measured = codec.measure(self.placed, self.options, clock.batching("measuring bits"))
+            bits = bits_display(content, measured)
         return {
             "file": encoded(data),
             "name": self.name + SINGLE_SUFFIX,
@@ -91,46 +71,33 @@ class Compression:
             "restore_seconds": round(verify_seconds, 3),
             "stored": is_raw,
             "looks": display(content),
-            "bits": None if is_raw or not self.with_bits else self._bits(clock),
+            "bits": bits,
         }
 
-    def _bits(self, clock: "_Clock") -> Event:
-        batching = clock.batching("measuring bits")
-        return bits_display(self.placed.content, self.model.exact_codec.measure(self.placed, self.options, batching))
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Restoration:
-    """A compressed file to restore for a page."""
+    """A compressed file to restore for a page; an error if it is damaged, of another model or too large."""
 
-    codecs: CodecSet
-    entry: Entry
-    name: str
-    num_bytes: int
-    model: PageModel | None
-    """The model to restore with; None for a stored file."""
-    num_rows: int
-    """Rows that the network evaluates."""
-
-    @classmethod
-    def of(cls, store: ModelStore, request: PageRequest) -> "Restoration":
-        """The file of a request; an error if it is damaged, of another model or too large."""
-        data, name = request.content("file"), plain_name(request.text("name", 1000), f"file{SINGLE_SUFFIX}")
+    def __init__(self, store: ModelStore, request: PageRequest) -> None:
+        data = request.content("file")
+        self.name, self.num_bytes = plain_name(request.text("name", 1000), f"file{SINGLE_SUFFIX}"), len(data)
         if is_archive(data[:8]):
             raise DataError("this is an archive of several files; `ardm decompress` restores it")
-        limits, codecs = request.limits, CodecSet(store.codecs)
+        limits, self.codecs = request.limits, CodecSet(store.codecs)
         max_bytes = max(4 * limits.pixels, 4 * limits.characters, 2 * limits.sound_samples)
-        model, num_rows = None, 0
+        self.model: PageModel | None = None  # of a stored file
+        self.num_rows = 0
         try:
-            entry = codecs.entry_of(data, Limits(content_bytes=max_bytes))
-            if isinstance(entry.content, Coded):
-                model = store.find_by_identity(entry.content.options.model)
-                num_rows = coded_rows(model, entry.fields, entry.content)
-                limits.check_seconds(coding_seconds(model, num_rows))
+            self.entry = self.codecs.entry_of(data, Limits(content_bytes=max_bytes))
+            if isinstance(self.entry.content, Coded):
+                self.model = store.find_by_identity(self.entry.content.options.model)
+                self.num_rows = coded_rows(self.model, self.entry.fields, self.entry.content)
+                limits.check_seconds(coding_seconds(self.model, self.num_rows))
         except UnknownModelError as error:
             made = str(error).partition(",")[0]
-            raise UnknownModelError(f"{name} was {made}, which this page does not have; serve that model too") from None
-        return cls(codecs=codecs, entry=entry, name=name, num_bytes=len(data), model=model, num_rows=num_rows)
+            raise UnknownModelError(
+                f"{self.name} was {made}, which this page does not have; serve that model too"
+            ) from None
 
     def run(self, job: Job) -> Event:
         """Restore; damaged content fails its checks."""

@@ -1,7 +1,7 @@
 """Samples for the page: gaps filled, or items from nothing, with states on the way; and the bits of texts."""
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from ardm.apps.serve.inputs import PageRequest
@@ -26,53 +26,30 @@ SCORING_ROWS = 16
 """Calls computed at once when all characters are known."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Filling:
-    """Samples that a page asks for."""
+    """Samples that a page asks for; an error if they are too many."""
 
-    model: PageModel
-    medium: PageMedium
-    gaps: GappedItem
-    num_calls: int
-    options: DrawOptions
-
-    @classmethod
-    def of(cls, model: PageModel, medium: PageMedium, request: PageRequest) -> "Filling":
-        """The samples of a request; an error if they are too many."""
+    def __init__(self, model: PageModel, medium: PageMedium, request: PageRequest) -> None:
         gaps, num_samples = medium.start(request), request.integer("samples", 1, request.limits.samples)
-        filling = cls(
-            model=model,
-            medium=medium,
-            gaps=gaps,
-            num_calls=request.integer("calls", 1, MAX_CALLS),
-            options=DrawOptions(
-                num_items=num_samples,
-                order=request.choice("order", ORDERS),
-                temperature=request.number("temperature", 0.1, 2.0),
-                batch_size=num_samples,
-                seed=request.integer("seed", 0, 2**31),
-                num_states=STATES,
-            ),
+        num_calls, (first, last) = request.integer("calls", 1, MAX_CALLS), steps_of_gaps(model, gaps)
+        self.model, self.medium, self.gaps, self.num_calls = model, medium, gaps, num_calls
+        self.options = DrawOptions(
+            num_items=num_samples,
+            order=request.choice("order", ORDERS),
+            temperature=request.number("temperature", 0.1, 2.0),
+            batch_size=num_samples,
+            seed=request.integer("seed", 0, 2**31),
+            num_states=STATES,
         )
-        filling._check(request)
-        return filling
-
-    def _check(self, request: PageRequest) -> None:
-        num_samples, num_variables = self.options.num_items, len(self.gaps.values)
-        request.limits.check_memory(num_samples * num_variables, self.model.ardm.parametrization.num_outputs)
-        first, last = steps_of_gaps(self.model, self.gaps)
-        num_calls = min(self.num_calls, self.model.ardm.num_stages * (last - first))
-        seconds = self.model.seconds_for(num_calls, num_samples, num_variables)
-        request.limits.check_seconds(seconds * num_passes(self.model))
-
-    @property
-    def schedule(self) -> Schedule:
-        """The schedule of the steps to fill."""
-        return self.model.schedule(self.num_calls, *steps_of_gaps(self.model, self.gaps))
+        num_variables, max_calls = len(gaps.values), model.ardm.num_stages * (last - first)
+        request.limits.check_memory(num_samples * num_variables, model.ardm.parametrization.num_outputs)
+        seconds = model.seconds_for(min(num_calls, max_calls), num_samples, num_variables)
+        request.limits.check_seconds(seconds * num_passes(model))
 
     def run(self, job: Job) -> Event:
         """Draw the samples, sending states on the way, and return them."""
-        schedule, started = self.schedule, time.perf_counter()
+        started = time.perf_counter()
+        schedule = self.model.schedule(self.num_calls, *steps_of_gaps(self.model, self.gaps))
         num_calls, num_samples = schedule.num_calls, self.options.num_items
         job.expect(num_calls * num_samples * num_passes(self.model))
 
@@ -82,39 +59,29 @@ class Filling:
         options = replace(self.options, on_call=partial(job.advance, num_samples), on_state=send)
         drawn = fill(self.model, self.gaps, schedule, options)
         self.model.speed.learn(drawn.seconds, num_calls * drawn.samples.size)
+        is_scored = num_passes(self.model) > 1
+        bits = text_bits(self.model, job, drawn.samples, self.gaps, schedule, self.options) if is_scored else None
         return {
             "calls": num_calls,
             "seed": self.options.seed,
-            "bits": self._bits(job, schedule, drawn.samples),
+            "bits": bits,
             "seconds": round(time.perf_counter() - started, 3),
             **self.medium.show_samples(drawn.samples, self.gaps),
         }
 
-    def _bits(self, job: Job, schedule: Schedule, samples: States) -> list[list[float]] | None:
-        if num_passes(self.model) == 1:
-            return None
-        return text_bits(self.model, job, samples, self.gaps, schedule, self.options)
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Scoring:
-    """The bits of each character of a known text."""
+    """The bits of each character of a known text; an error if they take too long."""
 
-    model: PageModel
-    medium: TextPage
-    text: GappedItem
-    num_calls: int
-
-    @classmethod
-    def of(cls, model: PageModel, medium: PageMedium, request: PageRequest) -> "Scoring":
-        """The scores of a request; an error if they take too long."""
+    def __init__(self, model: PageModel, medium: PageMedium, request: PageRequest) -> None:
         if not isinstance(medium, TextPage):
             raise UsageError("only texts are scored here; drop other files on the tab that compresses")
         if model.ardm.num_stages > 1:
             raise UsageError(f"{model.title} has several stages, which score whole items only")
-        text, num_calls = medium.whole(request), request.integer("calls", 1, MAX_CALLS)
-        request.limits.check_seconds(model.seconds_for(min(num_calls, text.length), 1, len(text.values)))
-        return cls(model=model, medium=medium, text=text, num_calls=num_calls)
+        self.model, self.medium, self.text = model, medium, medium.whole(request)
+        self.num_calls = request.integer("calls", 1, MAX_CALLS)
+        num_calls, num_variables = min(self.num_calls, self.text.length), len(self.text.values)
+        request.limits.check_seconds(model.seconds_for(num_calls, 1, num_variables))
 
     def run(self, job: Job) -> Event:
         """The bits, in the order that spreads characters best."""

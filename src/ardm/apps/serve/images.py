@@ -6,12 +6,12 @@ import numpy as np
 from jaxtyping import Bool, UInt8
 
 from ardm.apps.serve.inputs import PageRequest
-from ardm.apps.serve.medium import item_to_fill, png
+from ardm.apps.serve.medium import all_gaps, png
 from ardm.apps.serve.models import PageModel
 from ardm.config import ImageData
 from ardm.errors import DataError
-from ardm.media.images.medium import HIDDEN_GREY
-from ardm.media.medium import GappedItem
+from ardm.media.images.medium import visible
+from ardm.media.medium import GappedItem, gapped
 from ardm.orders import Shape
 from ardm.tasks.draw import States
 
@@ -38,9 +38,9 @@ class ImagePage:
             raise DataError(f"{width} x {height} pixels are too many; this page takes {request.limits.pixels:,}")
         shape = (height, width, self._data.channels)
         if not request.has("pixels"):
-            return item_to_fill(shape)
+            return all_gaps(shape)
         painted = read_mask(request, height, width)
-        return item_to_fill(shape, self._pixels(request, shape), ~np.broadcast_to(painted[:, :, None], shape))
+        return gapped(self._pixels(request, shape), ~np.broadcast_to(painted[:, :, None], shape))
 
     def _pixels(self, request: PageRequest, shape: Shape) -> UInt8[np.ndarray, "H W C"]:
         data, (height, width, channels) = request.content("pixels"), shape
@@ -54,8 +54,7 @@ class ImagePage:
     def show_states(self, states: States, gaps: GappedItem) -> dict[str, Any]:
         """One picture of all samples, from top to bottom; hidden values are grey."""
         height, width, channels = gaps.shape
-        visible = np.where(states < 256, states, HIDDEN_GREY).astype(np.uint8)
-        return {"picture": png(visible.reshape(len(states) * height, width, channels))}
+        return {"picture": png(visible(states).reshape(len(states) * height, width, channels))}
 
     def show_samples(self, samples: States, gaps: GappedItem) -> dict[str, Any]:
         """The picture and the size of a sample."""

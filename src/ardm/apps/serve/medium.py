@@ -7,7 +7,7 @@ import numpy as np
 
 from ardm.apps.serve.inputs import PageRequest, encoded
 from ardm.media.images.pictures import Picture, quick_png
-from ardm.media.medium import GappedItem
+from ardm.media.medium import GappedItem, gapped
 from ardm.orders import Shape
 from ardm.tasks.draw import States
 
@@ -29,13 +29,9 @@ class PageMedium(Protocol):
         """Finished samples, for the page."""
 
 
-def item_to_fill(shape: Shape, values: np.ndarray | None = None, known: np.ndarray | None = None) -> GappedItem:
-    """An item of which some values are known, by default none."""
-    if values is None or known is None:
-        values, known = np.zeros(shape, np.int64), np.zeros(shape, bool)
-    return GappedItem(
-        values=np.where(known, values, 0).astype(np.int64).ravel(), known=known.ravel(), shape=shape, length=known.size
-    )
+def all_gaps(shape: Shape) -> GappedItem:
+    """An item of which nothing is known."""
+    return gapped(np.zeros(shape, np.int64), np.zeros(shape, bool))
 
 
 def png(picture: Picture) -> str:

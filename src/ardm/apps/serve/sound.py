@@ -6,12 +6,13 @@ import numpy as np
 from jaxtyping import Int16
 
 from ardm.apps.serve.inputs import PageRequest, as_file, encoded, plain_name
-from ardm.apps.serve.medium import item_to_fill, png, rounded
+from ardm.apps.serve.medium import all_gaps, png, rounded
 from ardm.apps.serve.models import PageModel
 from ardm.data.sound_files import wav_file
 from ardm.data.sounds import ZERO_CLASS, Clip, read_clip
 from ardm.errors import DataError
-from ardm.media.medium import GappedItem
+from ardm.media.medium import GappedItem, gapped
+from ardm.media.sounds.medium import audible
 from ardm.media.sounds.spectrograms import spectrogram
 from ardm.tasks.draw import States
 
@@ -33,12 +34,12 @@ class SoundPage:
     def start(self, request: PageRequest) -> GappedItem:
         """A file with a range of time to fill; without a file a sound of the model's length, all of it a gap."""
         if not request.has("file"):
-            return item_to_fill(self._shape)
+            return all_gaps(self._shape)
         samples = self._clip(request).samples
         first, last = self._range(request, len(samples))
         known = np.ones(len(samples), bool)
         known[first:last] = False
-        return item_to_fill(known.shape, samples.astype(np.int64) + ZERO_CLASS, known)
+        return gapped(samples.astype(np.int64) + ZERO_CLASS, known)
 
     def _clip(self, request: PageRequest) -> Clip:
         data = request.content("file")
@@ -66,11 +67,11 @@ class SoundPage:
 
     def show_states(self, states: States, gaps: GappedItem) -> dict[str, Any]:
         """Spectrograms; hidden samples are silent."""
-        return {"spectrograms": [png(spectrogram(_samples(state))) for state in states]}
+        return {"spectrograms": [png(spectrogram(audible(state))) for state in states]}
 
     def show_samples(self, samples: States, gaps: GappedItem) -> dict[str, Any]:
         """WAV files with their waveforms and spectrograms."""
-        sounds = [_samples(state) for state in samples]
+        sounds = [audible(state) for state in samples]
         files = [encoded(wav_file(sound[:, None], self._rate)) for sound in sounds]
         return self.show_states(samples, gaps) | {"files": files, "peaks": [peaks(sound) for sound in sounds]}
 
@@ -93,7 +94,3 @@ def check_sound(data: bytes, max_samples: int) -> None:
         count = fields % 2**36 * ((fields >> 41) % 8 + 1)
         if count > max_samples:
             raise DataError(f"it has {count:,} samples; this page takes {max_samples:,}")
-
-
-def _samples(state: np.ndarray) -> Int16[np.ndarray, "N"]:
-    return np.where(state < 2 * ZERO_CLASS, state - ZERO_CLASS, 0).astype(np.int16)

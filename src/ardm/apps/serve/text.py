@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ardm.apps.serve.inputs import PageRequest
-from ardm.apps.serve.medium import item_to_fill
+from ardm.apps.serve.medium import all_gaps
 from ardm.apps.serve.models import PageModel
 from ardm.errors import DataError
 from ardm.media.medium import GappedItem
@@ -31,7 +31,7 @@ class TextPage:
         """A text whose gaps are underscores; an empty text is all gaps."""
         text = request.text("text", request.limits.characters)
         if not text:
-            return item_to_fill((self._num_variables,))
+            return all_gaps((self._num_variables,))
         if GAP not in text:
             raise DataError(f"nothing to fill: mark each character that the model shall fill with {GAP}")
         return parse_gaps(text.encode(), GAP, self._alphabet, self._num_variables)

@@ -1,7 +1,6 @@
 """The medium of images: files and masks in, PNG files out."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +18,12 @@ from ardm.data.packed.description import Pack, is_packed, open_kind, open_medium
 from ardm.errors import DataError, UsageError
 from ardm.media.images.layout import ImageLayout
 from ardm.media.images.pictures import grid, write_png
-from ardm.media.medium import GappedItem, Medium, Samples
+from ardm.media.medium import GappedItem, Medium, Samples, gapped
 from ardm.orders import Shape
 from ardm.runtime.files import check_writable, to_json, write_output
 
 HIDDEN_GREY = 128
 """The value of hidden sub-pixels in pictures: the paper's absorbing value."""
-
-Images = UInt8[np.ndarray, "N H W C"]
 
 
 class ImageMedium(Medium):
@@ -77,9 +74,7 @@ class ImageMedium(Medium):
         gaps = read_gaps(path, mask, shape[0], shape[1])
         if not gaps.any():
             raise UsageError("nothing to fill: no pixel of the mask is white; white pixels are filled")
-        known = ~np.broadcast_to(gaps[:, :, None], shape).ravel()
-        values = np.where(known, pixels.ravel(), 0).astype(np.int64)
-        return GappedItem(values=values, known=known, shape=shape, length=len(values))
+        return gapped(pixels, ~np.broadcast_to(gaps[:, :, None], shape))
 
     def check_output(self, path: Path | None, count: int, *, as_json: bool) -> None:
         """Images go to a PNG file, or to JSON as lists of rows of pixels."""
@@ -94,7 +89,7 @@ class ImageMedium(Medium):
 
     def write(self, samples: Samples, path: Path | None, *, as_json: bool) -> None:
         """One image, a grid of them, or a grid with a row for each chain."""
-        chains = np.stack([self._pixels(chain, samples) for chain in samples.chains])  # (N, states, H, W, C)
+        chains = visible(np.array(samples.chains)).reshape(len(samples.chains), -1, *samples.shape)  # (N, states, ...)
         if as_json:
             shown = {"samples": chains[:, -1].tolist()}
             if samples.is_chain:
@@ -108,14 +103,15 @@ class ImageMedium(Medium):
             picture = grid(chains[:, -1], columns=round(len(chains) ** 0.5))
         write_png(path, picture)
 
-    def _pixels(self, chain: Sequence[Int[np.ndarray, "_"]], samples: Samples) -> Images:
-        values = np.stack(chain)
-        return np.where(values < 256, values, HIDDEN_GREY).astype(np.uint8).reshape(len(chain), *samples.shape)
-
     def _checked(self, shape: Shape, name: str) -> Shape:
         if np.prod(shape) > MAX_VARIABLES:
             raise UsageError(f"{name} has more than {MAX_VARIABLES} sub-pixels, too many for one item; crop it")
         return shape
+
+
+def visible(classes: Int[np.ndarray, "..."]) -> UInt8[np.ndarray, "..."]:
+    """The sub-pixels of classes, grey where hidden."""
+    return np.where(classes < 256, classes, HIDDEN_GREY).astype(np.uint8)
 
 
 def check_channels(pack: Pack, channels: int) -> Pack:

@@ -18,7 +18,7 @@ from jaxtyping import Int16
 from ardm.codec.format.fields import SoundFields
 from ardm.codec.windows import Canvas
 from ardm.data.sound_files import SOUND_SUFFIXES, read_sound
-from ardm.data.sounds import ZERO_CLASS
+from ardm.data.sounds import ZERO_CLASS, classes_of
 from ardm.errors import DamagedError, DataError
 from ardm.media.contents import Content, frames_of, sound_content
 from ardm.media.layout import Layout, Placement
@@ -58,7 +58,7 @@ class SoundLayout(Layout[SoundFields]):
 
     def raw(self, fields: SoundFields, side: bytes, canvases: Sequence[Canvas]) -> bytes:
         """The samples of all channels in turn."""
-        channels = [_samples(canvas) for canvas in canvases]
+        channels = [(canvas.values ^ np.uint16(ZERO_CLASS)).view(np.int16) for canvas in canvases]
         if side == DIFFERENCE:
             channels[1] = channels[1] + channels[0]
         if side == EQUAL:
@@ -81,8 +81,4 @@ def _roughness(channel: Channel) -> int:
 
 
 def _canvas(channel: Channel) -> Canvas:
-    return Canvas(values=channel.view(np.uint16) ^ np.uint16(ZERO_CLASS))
-
-
-def _samples(canvas: Canvas) -> Channel:
-    return (canvas.values ^ np.uint16(ZERO_CLASS)).view(np.int16)
+    return Canvas(values=classes_of(channel))

@@ -20,7 +20,7 @@ from ardm.data.sound_files import write_wav
 from ardm.data.sounds import ZERO_CLASS, load_sounds, read_clip
 from ardm.errors import UsageError
 from ardm.media.images.pictures import Picture, write_png
-from ardm.media.medium import GappedItem, Medium, Samples
+from ardm.media.medium import GappedItem, Medium, Samples, gapped
 from ardm.media.sounds.layout import SoundLayout
 from ardm.media.sounds.spectrograms import Panel, draw_spectrograms
 from ardm.orders import Shape
@@ -84,12 +84,11 @@ class SoundMedium(Medium):
         path = Path(source)
         clip = read_clip(path)
         self._check_rate(clip.rate, path)
-        shape = self._checked(len(clip.samples), str(path))
+        self._checked(len(clip.samples), str(path))
         if mask is None:
             raise UsageError("say what to fill with --mask START:STOP in seconds, such as --mask 0.25:0.5")
         known = ~time_ranges(mask, len(clip.samples), self.rate)
-        values = np.where(known, clip.samples.astype(np.int64) + ZERO_CLASS, 0)
-        return GappedItem(values=values, known=known, shape=shape, length=len(values))
+        return gapped(clip.samples.astype(np.int64) + ZERO_CLASS, known)
 
     def check_output(self, path: Path | None, count: int, *, as_json: bool) -> None:
         """Sound goes to WAV files or, as a picture, to a PNG file."""
@@ -104,7 +103,7 @@ class SoundMedium(Medium):
 
     def write(self, samples: Samples, path: Path | None, *, as_json: bool) -> None:
         """A WAV file per sample (or state), or one picture of all."""
-        chains = [[self._sound(state) for state in chain] for chain in samples.chains]
+        chains = [[audible(state) for state in chain] for chain in samples.chains]
         if as_json:
             key = "chains" if samples.is_chain else "samples"
             values = [[s.tolist() for s in chain] if samples.is_chain else chain[-1].tolist() for chain in chains]
@@ -143,11 +142,6 @@ class SoundMedium(Medium):
         ]
         return draw_spectrograms(panels, len(calls), self.rate)
 
-    def _sound(self, classes: Int[np.ndarray, "T"]) -> Int16[np.ndarray, "T"]:
-        """The samples of classes, silent where hidden."""
-        known = classes < 2 * ZERO_CLASS
-        return np.where(known, classes - ZERO_CLASS, 0).astype(np.int16)
-
     def _check_rate(self, rate: int, path: Path) -> None:
         if rate != self.rate:
             raise UsageError(f"{path} has {rate} samples per second, and this model is for {self.rate}; resample it")
@@ -156,6 +150,11 @@ class SoundMedium(Medium):
         if num_samples > MAX_VARIABLES:
             raise UsageError(f"{name} has more than {MAX_VARIABLES} samples, too many for one item; cut it")
         return (num_samples,)
+
+
+def audible(classes: Int[np.ndarray, "T"]) -> Int16[np.ndarray, "T"]:
+    """The samples of classes, silent where hidden."""
+    return np.where(classes < 2 * ZERO_CLASS, classes - ZERO_CLASS, 0).astype(np.int16)
 
 
 def time_ranges(mask: str, num_samples: int, rate: int) -> Bool[np.ndarray, "T"]:

@@ -62,7 +62,7 @@ class Panel:
 
 def draw_spectrograms(panels: Sequence[Panel], columns: int, rate: int) -> Picture:
     """Spectrograms of sounds of one length and rate in rows, with common axes and a scale of colours."""
-    grid = Grid.of(len(panels), columns, has_titles=any(panel.title for panel in panels[columns:]))
+    grid = Grid(len(panels), columns, has_titles=any(panel.title for panel in panels[columns:]))
     image = Image.new("RGB", grid.size, PAPER)
     for i, panel in enumerate(panels):
         box = grid.box(i)
@@ -105,24 +105,13 @@ class Box:
     height: int
 
 
-@dataclass(frozen=True, kw_only=True)
 class Grid:
-    """The positions of a picture's panels."""
+    """The positions of panels that fill a picture's width, with titles in rows below the first if `has_titles`."""
 
-    count: int
-    columns: int
-    panel_width: int
-    panel_height: int
-    row_gap: int
-
-    @classmethod
-    def of(cls, count: int, columns: int, *, has_titles: bool) -> "Grid":
-        """Panels that fill the width, with titles in rows below the first if `has_titles`."""
-        width = (WIDTH - LEFT - RIGHT - (columns - 1) * GAP) // columns
-        height = min(max(width // 2, 200), 420)
-        return cls(
-            count=count, columns=columns, panel_width=width, panel_height=height, row_gap=TOP if has_titles else GAP
-        )
+    def __init__(self, count: int, columns: int, *, has_titles: bool) -> None:
+        self.count, self.columns, self.row_gap = count, columns, TOP if has_titles else GAP
+        self.panel_width = (WIDTH - LEFT - RIGHT - (columns - 1) * GAP) // columns
+        self.panel_height = min(max(self.panel_width // 2, 200), 420)
 
     @property
     def size(self) -> tuple[int, int]:

@@ -70,12 +70,9 @@ class TextMedium(Medium):
 
     def write(self, samples: Samples, path: Path | None, *, as_json: bool) -> None:
         """Lines of text, a block of lines per chain, or raw bytes in a file."""
-        if samples.is_chain:
-            self._write_chains(samples, path, as_json=as_json)
-        else:
+        if not samples.is_chain:
             self._write_last([self.alphabet.decode(chain[-1]) for chain in samples.chains], samples, path, as_json)
-
-    def _write_chains(self, samples: Samples, path: Path | None, *, as_json: bool) -> None:
+            return
         chains = [[self.alphabet.show(state) for state in chain] for chain in samples.chains]
         if as_json:
             calls = {"calls": samples.calls[-1], "state_calls": list(samples.calls)}
