@@ -750,7 +750,7 @@ def test_contents_are_placed_and_entries_serialised_once(
         monkeypatch.setattr(content_codec, "coded_or_raw", lambda entry, *how: (coded_or_raw(entry, *how), entry)[1])
     count(ContentCodec, "place", lambda self, content: content.digest)
     count(entries, "_pack_coded", lambda fields, content: content.chunks)
-    count(entries, "_pack_raw", lambda fields, content: content)
+    count(entries, "deflate", lambda content: content)
     count(ContentCodec, "file_of", lambda self, entry: entry)
     count(content_codec, "write_single", lambda entry: entry)
     output(capsys, ["compress", str(images), "--model", models["colour"], "-o", str(tmp_path / target)])

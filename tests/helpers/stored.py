@@ -66,7 +66,7 @@ def readable(archive: bytes, limits: Limits | None = None) -> dict[str, Entry]:
     """The entries of an archive that are not damaged; any other failure is an exception."""
     reader = ArchiveReader(io.BytesIO(archive), limits)
     entries = {}
-    for name in reader:
+    for name in reader.listings:
         try:
             entries[name] = reader.read(name)
         except TYPED_ERRORS:

@@ -210,5 +210,5 @@ def test_recovery(length, inverted, words, listed, whole):
         data[place] ^= 0xFF
     reader = ArchiveReader(io.BytesIO(data))
     assert reader.recovered
-    assert (list(reader), list(readable(bytes(data)))) == (listed, whole)
+    assert (list(reader.listings), list(readable(bytes(data)))) == (listed, whole)
     assert f"| {words}" in FORMAT

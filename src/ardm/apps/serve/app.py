@@ -38,7 +38,7 @@ from ardm.apps.serve.limits import PageLimits
 from ardm.apps.serve.medium import PageMedium
 from ardm.apps.serve.models import ModelStore, PageModel
 from ardm.apps.serve.security import SecurityMiddleware
-from ardm.apps.serve.sound import SoundPage
+from ardm.apps.serve.sounds import SoundPage
 from ardm.apps.serve.text import TextPage
 from ardm.errors import DataError, TooLargeError
 from ardm.media import medium_of

@@ -11,7 +11,7 @@ from ardm.apps.serve.inputs import PageRequest, as_file, encoded, plain_name
 from ardm.apps.serve.jobs import Event, Job
 from ardm.apps.serve.limits import PageLimits
 from ardm.apps.serve.models import ModelStore, PageModel
-from ardm.apps.serve.sound import check_sound
+from ardm.apps.serve.sounds import check_sound
 from ardm.codec.batching import Batching
 from ardm.codec.format.archive import is_archive
 from ardm.codec.format.entries import Coded, Limits, Raw

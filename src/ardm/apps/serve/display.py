@@ -12,7 +12,7 @@ from jaxtyping import Float
 from ardm.apps.rivals.packages import PNG, WEBP
 from ardm.apps.serve.inputs import encoded
 from ardm.apps.serve.medium import png, rounded
-from ardm.apps.serve.sound import pictures_of
+from ardm.apps.serve.sounds import pictures_of
 from ardm.codec.format.fields import ImageFields, SoundFields
 from ardm.media.contents import Content, frames_of, pixels_of
 
