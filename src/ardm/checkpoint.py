@@ -52,7 +52,7 @@ NUM_CLASSES = {"images": 256, "sound": 2**16}
 
 @dataclass(frozen=True, kw_only=True)
 class ExactPart:
-    """What makes an exact model a codec: its network, which the model calls too, and how it codes."""
+    """The codec of an exact model: its network, which the model calls too, and how it codes."""
 
     network: ExactNetwork
     coding: CodingPlan

@@ -289,7 +289,7 @@ class DepthConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodConfig:
-    """What is trained: an ARDM, or a baseline."""
+    """Method to train: an ARDM or a baseline."""
 
     name: Annotated[MethodName, arg(name="method")] = "ardm"
     """Model to train: an ARDM or, for comparison, a D3PM (d3pm-gaussian is for images) or a network that is causal in

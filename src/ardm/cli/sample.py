@@ -65,7 +65,7 @@ class SamplerFlags:
                 raise UsageError(f"--json writes JSON: {advice}; got {self.output.name}")
 
     def check_output(self, medium: "Medium") -> None:
-        """Raise a UsageError if so many items and states cannot be written to the output."""
+        """Raise a UsageError if this many items and states cannot be written to the output."""
         medium.check_output(self.output, self.n * (medium.num_states if self.chain else 1), as_json=self.json)
 
     def run(self) -> None:

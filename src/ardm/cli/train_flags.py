@@ -20,7 +20,7 @@ SWITCHES = ("--resume", "--train-on-all", "--no-compile", "--fsdp", "--debug")
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """What a run starts from, before the flags change it."""
+    """Starting point of a run, before the flags change it."""
 
     config: RunConfig
     is_new: bool = True

@@ -46,7 +46,7 @@ def opened_image(path: Path) -> Iterator[Image.Image]:
 
 
 def _silent_loss(image: Image.Image) -> str | None:
-    """What Pillow would silently lose of a file, found before the file is loaded; None for nothing."""
+    """Name of what Pillow would silently lose of a file; None if nothing. The file is not loaded."""
     # The further pictures of an MPO file, a camera's JPEG, are previews and the like.
     if getattr(image, "is_animated", False) and image.format != "MPO":
         return "holds several frames or pages; save the one you want as a separate image"

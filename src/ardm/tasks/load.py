@@ -26,7 +26,7 @@ class LoadedModel:
         return self.trained.model
 
     def for_shape(self, shape: Shape) -> "LoadedModel":
-        """The same weights for items of another shape."""
+        """This model with its weights for items of another shape."""
         return replace(self, trained=self.trained.for_shape(shape))
 
 

@@ -43,7 +43,7 @@ class NetworkFigures:
     payload_above_ideal_bits: float
     """Mean per coded item; what is kept outside the payload, such as escapes, is included."""
     payload_above_ideal_share: float
-    """The same as a share of the ideal bits."""
+    """Excess bits as a share of the ideal ones."""
     num_within_allowance: int
     """Items whose payload is at most 0.5% and 24 bits above the ideal bits, or that are stored."""
     num_stored: int

@@ -41,7 +41,7 @@ class TrainTiming:
     teraflops: float
     """10^12 floating-point operations per second, see `training_flops`."""
     share: float
-    """The same as a fraction of `matrix_teraflops`."""
+    """Speed as a fraction of `matrix_teraflops`."""
     matrix_teraflops: float
     """The device's rate in large matrix products in the precision of training, for seconds."""
     burst_share: float
