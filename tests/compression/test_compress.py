@@ -756,7 +756,7 @@ def test_contents_are_placed_and_entries_serialised_once(
     output(capsys, ["compress", str(images), "--model", models["colour"], "-o", str(tmp_path / target)])
     assert set(calls.values()) == {1}
     numbers, num_files = Counter(name for name, _ in calls), 3 if target == "out" else 0
-    assert numbers["place"] == numbers["_pack_coded"] == numbers["_pack_raw"] == 3
+    assert numbers["place"] == numbers["_pack_coded"] == numbers["deflate"] == 3
     assert numbers["file_of"] == numbers["write_single"] == num_files
 
 

@@ -8,7 +8,7 @@ import io
 import itertools
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,8 +49,7 @@ class Compressor:
 
     def _to_files(self, sources: Sequence[Source], output: Path | None) -> Outcome:
         outcome = Outcome()
-        wanted = (source for source in sources if self._is_free(source, target_of(source, output), outcome))
-        for group in self._groups(wanted, outcome):
+        for group in self._groups(self._placed(sources, output, outcome)):
             files = [self.codec.file_of(one.entry) for one in group]
             is_right = self._are_right([one.content for one in group], files)
             for one, data, right in zip(group, files, is_right, strict=True):
@@ -71,8 +70,7 @@ class Compressor:
         digests: dict[str, bytes] = {}
         if exists := append and path.exists():
             _check_new(sources, path)
-        named = (source for source in sources if _has_good_name(source, outcome))
-        compressed = itertools.chain.from_iterable(self._groups(named, outcome))
+        compressed = itertools.chain.from_iterable(self._groups(self._placed(sources, path, outcome)))
         first = next(compressed, None)
         if first is None:
             return outcome
@@ -87,9 +85,8 @@ class Compressor:
         outcome.notes.extend(length_notes(outcome.done))
         return outcome
 
-    def _groups(self, sources: Iterable[Source], outcome: Outcome) -> "Iterator[list[_Compressed]]":
-        pairs, num_processes = self._placed(sources, outcome), self.batching.num_processes
-        for group in grouped(pairs, lambda pair: len(pair[1].content.raw), num_processes):
+    def _groups(self, pairs: Iterator[tuple[Source, Placement]]) -> "Iterator[list[_Compressed]]":
+        for group in grouped(pairs, lambda pair: len(pair[1].content.raw), self.batching.num_processes):
             start = time.perf_counter()
             entries = self.codec.encode([placed for _, placed in group], self.options, self.batching)
             contents = [placed.content for _, placed in group]
@@ -98,9 +95,12 @@ class Compressor:
             group.clear()  # verification needs the memory of the placements
             yield compressed
 
-    def _placed(self, sources: Iterable[Source], outcome: Outcome) -> Iterator[tuple[Source, Placement]]:
+    def _placed(
+        self, sources: Sequence[Source], output: Path | None, outcome: Outcome
+    ) -> Iterator[tuple[Source, Placement]]:
         for source in sources:
             try:
+                self._check_target(source, output)
                 if source.path.suffix.lower() in (SINGLE_SUFFIX, ARCHIVE_SUFFIX):
                     raise DataError(f"{source.path} is compressed already; `ardm decompress` restores it")
                 Limits().check("content_bytes", source.path.stat().st_size)
@@ -115,11 +115,12 @@ class Compressor:
                 )
             yield source, placed
 
-    def _is_free(self, source: Source, target: Path, outcome: Outcome) -> bool:
-        if target.exists() and not self.force:
-            outcome.fail(source.path, DataError(f"{target} already exists; --force replaces it"))
-            return False
-        return True
+    def _check_target(self, source: Source, output: Path | None) -> None:
+        if output is not None and output.suffix == ARCHIVE_SUFFIX:
+            if problem := name_problem(source.name):
+                raise DataError(f"an archive cannot hold the name {source.name!r}: {problem}")
+        elif (target := target_of(source, output)).exists() and not self.force:
+            raise DataError(f"{target} already exists; --force replaces it")
 
     def _are_right(self, contents: Sequence[Content], files: Sequence[bytes]) -> list[bool]:
         """Whether each compressed file is restored to its content."""
@@ -166,19 +167,12 @@ def target_of(source: Source, output: Path | None) -> Path:
     return output if output.suffix == SINGLE_SUFFIX else output / (source.name + SINGLE_SUFFIX)
 
 
-def _has_good_name(source: Source, outcome: Outcome) -> bool:
-    problem = name_problem(source.name)
-    if problem:
-        outcome.fail(source.path, DataError(f"an archive cannot hold the name {source.name!r}: {problem}"))
-    return problem is None
-
-
 def _check_new(sources: Sequence[Source], path: Path) -> None:
     """A DataError, before any work is done, for a name that the archive already holds."""
     with path.open("rb") as file:
-        reader = ArchiveReader(file)
+        listings = ArchiveReader(file).listings
     for source in sources:
-        if source.name in reader:
+        if source.name in listings:
             raise DataError(f"{path} already holds an entry {source.name}; archives keep what they have")
 
 

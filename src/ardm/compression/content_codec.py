@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from jaxtyping import Float64
 
-from ardm.checkpoint import TrainedModel, load_model
+from ardm.checkpoint import ExactPart, TrainedModel, load_model
 from ardm.codec.batching import Batching
 from ardm.codec.canvases import BundleCodec, CanvasCodec
 from ardm.codec.coding_plan import orders_and_schedule
@@ -22,6 +23,8 @@ from ardm.errors import ArdmError, CheckpointError, DamagedError, DataError, Unk
 from ardm.media import medium_of
 from ardm.media.contents import Content
 from ardm.media.layout import Placement
+from ardm.orders import Shape
+from ardm.parametrizations import Parametrization
 from ardm.pretrained import find_model, is_model
 from ardm.schedule import Schedule
 
@@ -41,14 +44,11 @@ class ContentCodec:
         self.identity, self.sample_rate = trained.exact.identity, trained.sample_rate
         medium = medium_of(trained)
         self.layout, self._own_fields = medium.layout, medium.item_fields
-        self._exact, self._model, self._shape = trained.exact, trained.model, trained.model.shape
+        self._exact, self._shape = trained.exact, trained.model.shape
         self._device = next(trained.exact.network.buffers()).device
-        self._item_codecs: dict[Options, ItemCodec] = {}
-        self._shared: ShareItems = lambda items, options: items
-
-    def share_items(self, shared: ShareItems) -> None:
-        """Have a function wrap each ItemCodec from now on."""
-        self._shared = shared
+        new_codec = partial(_item_codec, trained.exact, trained.model.parametrization, self._shape, self._device)
+        self.item_codec = lru_cache(MAX_ITEM_CODECS)(new_codec)  # an archive may name another seed for every entry
+        self.share_items: ShareItems = lambda items, options: items
 
     def options(self, num_calls: int | None = None, order: OrderChoice | None = None) -> Options:
         """The model's default options, or its best schedule within a number of calls and another order."""
@@ -97,10 +97,8 @@ class ContentCodec:
         return SHORT_EXTRA_BYTES + len(entry.packed.body) if self._is_short(entry) else single_length(entry)
 
     def _is_short(self, entry: Entry) -> bool:
-        if isinstance(entry.content, Raw):
-            return False
-        payload = entry.content.chunks[0]
-        return bool(payload) and entry == self.own_entry(payload)
+        payload = entry.content.chunks[0] if isinstance(entry.content, Coded) else b""
+        return payload != b"" and entry == self.own_entry(payload)
 
     def own_entry(self, payload: bytes) -> Entry:
         """The entry that a short file of this model represents."""
@@ -114,7 +112,11 @@ class ContentCodec:
             if isinstance(one, _Opened):
                 groups.setdefault(one.coded.options, []).append(one)
         for options, group in groups.items():
-            self._decode_group(group, self._canvas_codec(options, batching))
+            owners = [one for one in group for _ in one.canvases]
+            canvases = [canvas for one in group for canvas in one.canvases]
+            chunks = [chunks for one in group for chunks in one.chunks]
+            for canvas, error in self._canvas_codec(options, batching).decode(canvases, chunks).items():
+                owners[canvas].errors.append(error)
         return [self._restored(one) if isinstance(one, _Opened) else one for one in opened]
 
     def _opened(self, entry: Entry) -> "_Opened | Restored":
@@ -143,46 +145,28 @@ class ContentCodec:
         chunks = iter(coded.chunks)
         return [[next(chunks) for _ in range(count)] for count in counts]
 
-    def _decode_group(self, group: "Sequence[_Opened]", codec: CanvasCodec) -> None:
-        """Decode the canvases of entries with the same options in place."""
-        owners = [one for one in group for _ in one.canvases]
-        canvases = [canvas for one in group for canvas in one.canvases]
-        errors = codec.decode(canvases, [chunks for one in group for chunks in one.chunks])
-        for canvas, error in errors.items():
-            owners[canvas].errors.append(error)
-
     def _restored(self, one: "_Opened") -> Restored:
-        fields = one.entry.fields
         if one.errors:
             return DamagedError(one.errors[0])
         try:
-            raw = self.layout.raw(fields, one.coded.side, one.canvases)
+            return Content(fields=one.entry.fields, raw=self.layout.raw(one.entry.fields, one.coded.side, one.canvases))
         except DamagedError as error:
             return error
-        return Content(fields=fields, raw=raw)
 
     def _canvas_codec(self, options: Options, batching: Batching) -> CanvasCodec:
-        items, schedule = self._shared(self.item_codec(options), options), self._schedule(options)
-        return CanvasCodec(items, self._shape, schedule.num_calls, batching, self._device)
+        items = self.share_items(self.item_codec(options), options)
+        return CanvasCodec(items, self._shape, _schedule(self._exact, options).num_calls, batching, self._device)
 
-    def item_codec(self, options: Options) -> ItemCodec:
-        """The ItemCodec for some options, cached."""
-        items = self._item_codecs.get(options)
-        if items is None:
-            if len(self._item_codecs) >= MAX_ITEM_CODECS:
-                self._item_codecs.clear()  # an archive may name another seed for every entry
-            items = self._item_codecs[options] = self._new_item_codec(options)
-        return items
 
-    def _new_item_codec(self, options: Options) -> ItemCodec:
-        network, parametrization = self._exact.network, self._model.parametrization
-        order, schedule = options.order or self._exact.coding.order, self._schedule(options)
-        coding = orders_and_schedule(order, self._shape, schedule)
-        return ItemCodec(network, parametrization, self._shape, *coding, device=self._device)
+def _item_codec(
+    exact: ExactPart, parametrization: Parametrization, shape: Shape, device: torch.device, options: Options
+) -> ItemCodec:
+    coding = orders_and_schedule(options.order or exact.coding.order, shape, _schedule(exact, options))
+    return ItemCodec(exact.network, parametrization, shape, *coding, device=device)
 
-    def _schedule(self, options: Options) -> Schedule:
-        coding = self._exact.coding
-        return coding.schedules[coding.default if options.schedule is None else options.schedule]
+
+def _schedule(exact: ExactPart, options: Options) -> Schedule:
+    return exact.coding.schedules[exact.coding.default if options.schedule is None else options.schedule]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -195,7 +179,6 @@ class _Opened:
     chunks: list[list[bytes]]
     """The payloads of each canvas's bundles."""
     errors: list[str] = field(default_factory=list)
-    """Messages of what is wrong with the payloads."""
 
 
 class CodecSet:
@@ -209,11 +192,7 @@ class CodecSet:
         return any(identity.hex().startswith(digits) for identity in self._codecs)
 
     def entry_of(self, data: bytes, limits: Limits | None = None) -> Entry:
-        """The entry in a compressed file.
-
-        A DamagedError, UnknownVersionError or TooLargeError if there is none; an UnknownModelError if this is a short
-        file of another model.
-        """
+        """The entry in a compressed file; an UnknownModelError for a short file of another model."""
         if not is_short(data):
             return read_single(data, limits)
         short = read_short(data)

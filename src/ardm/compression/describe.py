@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from ardm.checkpoint import AnyTrained, ExactPart, TrainedModel, load_any
+from ardm.checkpoint import AnyTrained, TrainedModel, load_any
 from ardm.codec.format.archive import ARCHIVE_SUFFIX, ArchiveReader, is_archive
-from ardm.codec.format.directory import Listing
-from ardm.codec.format.entries import Coded, Entry, Limits, Method
+from ardm.codec.format.entries import Coded, Entry, Limits
 from ardm.codec.format.fields import BytesFields, Fields, ImageFields, SoundFields, TextFields
 from ardm.codec.format.options import Options, OrderChoice
 from ardm.codec.format.short import is_short, read_short
@@ -85,11 +84,10 @@ def _compressed_facts(path: Path, model: Path | None) -> dict[str, Any] | None:
 def _single_facts(entry: Entry, num_bytes: int) -> dict[str, Any]:
     facts: dict[str, Any] = {"format": f"compressed file, version {SINGLE_VERSION}", "kind": entry.fields.kind}
     facts |= _field_facts(entry.fields)
-    if isinstance(entry.content, Coded):
-        facts |= {"stored": "coded", "chunks": len(entry.content.chunks), "side_bytes": len(entry.content.side)}
-        facts |= _option_facts(entry.content.options)
-    else:
-        facts |= {"stored": "raw"}
+    content = entry.content
+    facts["stored"] = "coded" if isinstance(content, Coded) else "raw"
+    if isinstance(content, Coded):
+        facts |= {"chunks": len(content.chunks), "side_bytes": len(content.side)} | _option_facts(content.options)
     return facts | _sizes_and_kept(entry.fields, num_bytes)
 
 
@@ -107,22 +105,25 @@ def short_facts(data: bytes, model: Path | None = None) -> dict[str, Any]:
 
 
 def _sizes_and_kept(fields: Fields, num_bytes: int) -> dict[str, Any]:
-    kept, not_kept = KEPT[fields.kind]
-    return _size_facts(fields, num_bytes) | {"kept": kept, "not_kept": not_kept}
+    return _size_facts(fields, num_bytes) | dict(zip(("kept", "not_kept"), KEPT[fields.kind], strict=True))
 
 
 def _archive_facts(reader: ArchiveReader, num_bytes: int) -> dict[str, Any]:
     """The facts of an archive and of its entries, which are checked one at a time."""
     kinds = sorted({listing.header.fields.kind for listing in reader.listings.values()})
-    facts: dict[str, Any] = {"format": "archive, version 1", "entries": len(reader), "kinds": kinds}
+    facts: dict[str, Any] = {"format": "archive, version 1", "entries": len(reader.listings), "kinds": kinds}
     facts |= {"bytes": num_bytes, "index": "damaged: entries were found by a scan" if reader.recovered else "fine"}
     facts |= {} if reader.options is None else _option_facts(reader.options)
     facts["kept"] = {kind: KEPT[kind][0] for kind in kinds}
     facts["not_kept"] = {kind: KEPT[kind][1] for kind in kinds} | {"archive": "empty folders"}
-    listing = [
-        _listing_facts(one, reader.options) | {"check": _check(reader, name)} for name, one in reader.listings.items()
-    ]
-    return facts | {"listing": listing}
+    facts["listing"] = []
+    for name, listing in reader.listings.items():
+        fields, options = listing.header.fields, listing.header.options
+        entry = {"name": name, "kind": fields.kind} | _field_facts(fields)
+        entry |= {"stored": "raw" if listing.header.raw else "coded"}
+        entry |= {} if options is None or options == reader.options else _option_facts(options)
+        facts["listing"].append(entry | _size_facts(fields, listing.length) | {"check": _check(reader, name)})
+    return facts
 
 
 def _check(reader: ArchiveReader, name: str) -> str:
@@ -134,17 +135,7 @@ def _check(reader: ArchiveReader, name: str) -> str:
     return "fine"
 
 
-def _listing_facts(listing: Listing, shared: Options | None) -> dict[str, Any]:
-    header = listing.header
-    facts: dict[str, Any] = {"name": listing.name, "kind": header.fields.kind} | _field_facts(header.fields)
-    facts |= {"stored": "raw" if header.method >= Method.STORED else "coded"}
-    if header.options is not None and header.options != shared:
-        facts |= _option_facts(header.options)
-    return facts | _size_facts(header.fields, listing.length)
-
-
 def _field_facts(fields: Fields) -> dict[str, Any]:
-    """The size and kind of the restored content."""
     match fields:
         case TextFields():
             return {"characters": fields.length}
@@ -157,13 +148,11 @@ def _field_facts(fields: Fields) -> dict[str, Any]:
 
 
 def _size_facts(fields: Fields, num_bytes: int) -> dict[str, Any]:
-    """The compressed bytes, in all and in bits per variable."""
     count = num_variables(fields)
     return {"bytes": num_bytes, "bits_per_variable": 8 * num_bytes / count if count else None}
 
 
 def _option_facts(options: Options) -> dict[str, Any]:
-    """The model, order and schedule of a file."""
     order = "the model's own" if options.order is None else _order_name(options.order)
     schedule = "the model's own" if options.schedule is None else options.schedule
     return {"model": options.model.hex(), "order": order, "schedule": schedule}
@@ -196,16 +185,12 @@ def _model_facts(trained: AnyTrained) -> dict[str, Any]:
     if trained.sample_rate is not None:
         facts["sample_rate"] = trained.sample_rate
     if isinstance(trained, TrainedModel) and trained.exact is not None:
-        facts |= _exact_facts(trained.exact)
+        exact, coding = trained.exact, trained.exact.coding
+        facts |= {
+            "parameters": sum(t.numel() for t in exact.network.state_dict().values()),
+            "identity": exact.identity.hex(),
+            "order": _order_name(coding.order),
+            "calls": coding.schedules[coding.default].num_calls,
+            "other_calls": [s.num_calls for i, s in enumerate(coding.schedules) if i != coding.default],
+        }
     return facts | {"config": config.to_dict()}
-
-
-def _exact_facts(exact: ExactPart) -> dict[str, Any]:
-    coding = exact.coding
-    return {
-        "parameters": sum(t.numel() for t in exact.network.state_dict().values()),
-        "identity": exact.identity.hex(),
-        "order": _order_name(coding.order),
-        "calls": coding.schedules[coding.default].num_calls,
-        "other_calls": [s.num_calls for i, s in enumerate(coding.schedules) if i != coding.default],
-    }

@@ -61,8 +61,8 @@ class Restorer:
         self._check_models(sources, entries)
         outcome = Outcome()
         taken: dict[str, list[Path]] = {}
-        wanted = (one for one in self._found(sources, entries, outcome) if self._is_free(one, outcome))
-        for group in grouped(wanted, lambda one: one.entry.fields.content_bytes, self.batching.num_processes):
+        found = self._found(sources, entries, outcome)
+        for group in grouped(found, lambda one: one.entry.fields.content_bytes, self.batching.num_processes):
             start = time.perf_counter()
             restored = self.models.decode([one.entry for one in group], self.batching)
             seconds = shares(time.perf_counter() - start, [num_variables(one.entry.fields) for one in group])
@@ -91,9 +91,14 @@ class Restorer:
         try:
             with source.path.open("rb") as file:
                 if is_archive(file.read(8)):
-                    return _models_in_archive(ArchiveReader(file, self.limits), entries)
-            self.limits.check("content_bytes", source.path.stat().st_size)
-            return _models_in_file(source.path.read_bytes(), self.limits)
+                    listings = ArchiveReader(file, self.limits).listings
+                    options = [listings[name].header.options for name in entries or listings if name in listings]
+                    return [one.model.hex() for one in options if one is not None]
+            data = self._bytes_of(source)
+            if is_short(data):
+                return [read_short(data).model]
+            content = read_single(data, self.limits).content
+            return [content.options.model.hex()] if isinstance(content, Coded) else []
         except (ArdmError, OSError):
             return []
 
@@ -108,17 +113,15 @@ class Restorer:
             except (ArdmError, OSError) as error:
                 outcome.fail(source.path, error)
 
-    def _in_file(self, source: Source) -> "_Found":
+    def _bytes_of(self, source: Source) -> bytes:
         self.limits.check("content_bytes", source.path.stat().st_size)
-        data = source.path.read_bytes()
-        name = source.name if self.destination.folder else source.path.name
-        stem = name.removesuffix(SINGLE_SUFFIX)
-        return _Found(
-            file=str(source.path),
-            path=(self.destination.folder or source.path.parent) / (stem if stem != name else f"{name}.restored"),
-            entry=self.models.entry_of(data, self.limits),
-            num_compressed=len(data),
-        )
+        return source.path.read_bytes()
+
+    def _in_file(self, source: Source) -> "_Found":
+        data, folder = self._bytes_of(source), self.destination.folder
+        entry = self.models.entry_of(data, self.limits)
+        path = (folder or source.path.parent) / _stem(source.name if folder else source.path.name, SINGLE_SUFFIX)
+        return _Found(str(source.path), self._target(path, entry), entry, len(data))
 
     def _in_archive(
         self, source: Source, file: io.BufferedReader, entries: Sequence[str], outcome: Outcome
@@ -126,38 +129,41 @@ class Restorer:
         reader = ArchiveReader(file, self.limits)
         if reader.recovered:
             outcome.notes.append(f"{source.path} has a damaged index; its entries were found by a scan")
-        folder = self.destination.folder or _folder_for(source.path)
-        for name in entries or reader:
+        folder = self.destination.folder or source.path.with_name(_stem(source.path.name, ARCHIVE_SUFFIX))
+        for name in entries or reader.listings:
             label = f"{source.path}: {name}"
             try:
                 entry = reader.read(name)
+                target = self._target(folder / name, entry)
             except ArdmError as error:
                 outcome.fail(label, error)
                 continue
-            yield _Found(file=label, path=folder / name, entry=entry, num_compressed=reader.listings[name].length)
+            yield _Found(label, target, entry, reader.listings[name].length)
 
-    def _is_free(self, one: "_Found", outcome: Outcome) -> bool:
-        target, suffix = self.destination.file or one.target, restored_suffix(one.entry.fields)
+    def _target(self, path: Path, entry: Entry) -> Path:
+        """The given file, or else a path with the suffix that it may need; a DataError if it cannot be written."""
+        target, suffix = self.destination.file or path, restored_suffix(entry.fields)
         if suffix is not None and target.suffix.lower() != suffix:
-            outcome.fail(
-                one.file, DataError(f"it is restored as {suffix[1:].upper()}; give a name that ends in {suffix}")
-            )
-            return False
+            if self.destination.file:
+                raise DataError(f"it is restored as {suffix[1:].upper()}; give a name that ends in {suffix}")
+            target = path.with_name(path.name + suffix)
         if target.exists() and not self.destination.force:
-            outcome.fail(one.file, DataError(f"{target} already exists; --force replaces it"))
-            return False
-        return True
+            raise DataError(f"{target} already exists; --force replaces it")
+        return target
 
     def _write(self, one: "_Found", content: Content | ArdmError, taken: dict[str, list[Path]], seconds: float) -> Done:
         if isinstance(content, ArdmError):
             raise content
-        target = self.destination.file or one.target
-        _take(target, taken)
+        others = taken.setdefault(str(one.target).casefold(), [])  # also on systems that ignore case
+        if one.target.exists() and any(other.exists() and one.target.samefile(other) for other in others):
+            problem = f"another entry has been restored to {one.target}"
+            raise DataError(f"{problem}; restore this one elsewhere, with --entry and -o")
+        others.append(one.target)
         data = restored_file(content)
-        write_file(target, data)
+        write_file(one.target, data)
         return Done(
             file=one.file,
-            output=str(target),
+            output=str(one.target),
             kind=content.fields.kind,
             num_bytes=len(data),
             num_compressed=one.num_compressed,
@@ -167,23 +173,15 @@ class Restorer:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Found:
     """An entry to restore."""
 
     file: str
     """The compressed file; for an entry, the archive and the entry's name."""
-    path: Path
-    """Where it goes, without the suffix that it may need."""
+    target: Path
     entry: Entry
     num_compressed: int
-
-    @property
-    def target(self) -> Path:
-        suffix = restored_suffix(self.entry.fields)
-        if suffix is None or self.path.suffix.lower() == suffix:
-            return self.path
-        return self.path.with_name(self.path.name + suffix)
 
 
 def _is_one(sources: Sequence[Source], entries: Sequence[str]) -> bool:
@@ -191,31 +189,9 @@ def _is_one(sources: Sequence[Source], entries: Sequence[str]) -> bool:
         return len(sources) == 1 and (not is_archive(file.read(8)) or len(entries) == 1)
 
 
-def _folder_for(archive: Path) -> Path:
-    """A folder next to an archive, named after it."""
-    stem = archive.name.removesuffix(ARCHIVE_SUFFIX)
-    return archive.with_name(stem if stem != archive.name else f"{stem}.restored")
-
-
-def _models_in_archive(reader: ArchiveReader, entries: Sequence[str]) -> list[str]:
-    options = [reader.listings[name].header.options for name in entries or reader if name in reader]
-    return [one.model.hex() for one in options if one is not None]
-
-
-def _models_in_file(data: bytes, limits: Limits) -> list[str]:
-    if is_short(data):
-        return [read_short(data).model]
-    content = read_single(data, limits).content
-    return [content.options.model.hex()] if isinstance(content, Coded) else []
+def _stem(name: str, suffix: str) -> str:
+    return name.removesuffix(suffix) if name.endswith(suffix) else f"{name}.restored"
 
 
 def _need(files: Sequence[Path]) -> str:
     return f"{files[0]} needs" if len(files) == 1 else f"{len(files)} files need"
-
-
-def _take(target: Path, taken: dict[str, list[Path]]) -> None:
-    """Claim a path; a DataError if it is another file of this run, also on systems that ignore case."""
-    others = taken.setdefault(str(target).casefold(), [])
-    if target.exists() and any(other.exists() and target.samefile(other) for other in others):
-        raise DataError(f"another entry has been restored to {target}; restore this one elsewhere, with --entry and -o")
-    others.append(target)

@@ -61,10 +61,16 @@ def sources_by_codec(
         suffixes = {suffix for group in BUNDLED_SUFFIXES.values() for suffix in group}
         by_name = _sources_by_bundled_name(find_sources(arguments, suffixes), output, outcome)
         groups = [(workers.codec(find_bundled(name)), sources) for name, sources in by_name.items()]
-    if others := _left_out(arguments, suffixes):
+    taken = {*suffixes, *COMPRESSED_SUFFIXES}
+    below = (file for folder in map(Path, arguments) if folder.is_dir() for file in sorted(files_below(folder)))
+    if others := [file for file in below if suffixes and file.suffix.lower() not in taken]:
         names = shortened(list(map(str, others)))
         outcome.notes.append(f"left out for their suffixes: {names}; files that are named are taken")
-    _check_output(output, [source for _, sources in groups for source in sources])
+    if output is not None:
+        together = [source for _, sources in groups for source in sources]
+        check_names(together)
+        if output.suffix == SINGLE_SUFFIX and len(together) > 1:
+            raise UsageError(f"{output} can hold one file, and {len(together)} are given; use {ARCHIVE_SUFFIX}")
     return groups
 
 
@@ -73,32 +79,15 @@ def _sources_by_bundled_name(
 ) -> dict[str, list[Source]]:
     groups: dict[str, list[Source]] = {}
     for source in sources:
-        groups.setdefault(_bundled_name(source.path), []).append(source)
+        suffix = source.path.suffix.lower()
+        name = next((name for name, suffixes in BUNDLED_SUFFIXES.items() if suffix in suffixes), "text")
+        groups.setdefault(name, []).append(source)
     if output is not None and output.suffix == ARCHIVE_SUFFIX and len(groups) > 1:
         raise UsageError(f"an archive has files of one kind, not of {' and '.join(groups)}; make one of each")
     for name in [name for name in groups if name not in bundled_models()]:
         for source in groups.pop(name):
             outcome.fail(source.path, CheckpointError(f"there is no bundled model {name}; give one with --model"))
     return groups
-
-
-def _bundled_name(path: Path) -> str:
-    suffix = path.suffix.lower()
-    return next((name for name, suffixes in BUNDLED_SUFFIXES.items() if suffix in suffixes), "text")
-
-
-def _left_out(arguments: Sequence[str], suffixes: Collection[str]) -> list[Path]:
-    """The files in folders that `find_sources` leaves out for their suffixes, except compressed ones."""
-    taken = {*suffixes, *COMPRESSED_SUFFIXES}
-    below = (file for folder in map(Path, arguments) if folder.is_dir() for file in sorted(files_below(folder)))
-    return [file for file in below if suffixes and file.suffix.lower() not in taken]
-
-
-def _check_output(output: Path | None, sources: Sequence[Source]) -> None:
-    if output is not None:
-        check_names(sources)
-        if output.suffix == SINGLE_SUFFIX and len(sources) > 1:
-            raise UsageError(f"{output} can hold one file, and {len(sources)} are given; use {ARCHIVE_SUFFIX}")
 
 
 def check_names(sources: Iterable[Source]) -> None:
@@ -129,21 +118,15 @@ def _sources(argument: str, suffixes: Collection[str], folder_names: bool) -> li
 
 
 def _sources_below(folder: Path, suffixes: Collection[str], folder_names: bool) -> list[Source]:
-    _check_readable(folder)
-    files = sorted(file for file in files_below(folder) if _is_taken(file.suffix.lower(), suffixes))
+    for below in (folder, *folder.rglob("*/")):  # a search would leave out an unreadable folder's files silently
+        if not is_hidden(below.relative_to(folder)) and not os.access(below, os.R_OK | os.X_OK):
+            raise DataError(f"the folder {below} may not be read")
+    found = ((file, file.suffix.lower()) for file in files_below(folder))
+    files = sorted(
+        file for file, suffix in found if (suffix in suffixes if suffixes else suffix not in COMPRESSED_SUFFIXES)
+    )
     if not files:
         what = f" that end in {', '.join(sorted(suffixes))}" if suffixes else ""
         raise DataError(f"{folder} holds no files{what}")
     prefix = PurePosixPath(folder.name if folder_names else "")  # empty for the current folder
     return [Source(path=file, name=str(prefix / file.relative_to(folder).as_posix())) for file in files]
-
-
-def _is_taken(suffix: str, suffixes: Collection[str]) -> bool:
-    return suffix in suffixes if suffixes else suffix not in COMPRESSED_SUFFIXES
-
-
-def _check_readable(folder: Path) -> None:
-    """A DataError for an unreadable folder, whose files a search would leave out silently."""
-    for below in (folder, *folder.rglob("*/")):
-        if not is_hidden(below.relative_to(folder)) and not os.access(below, os.R_OK | os.X_OK):
-            raise DataError(f"the folder {below} may not be read")

@@ -24,10 +24,9 @@ from ardm.compression.content_codec import ContentCodec, load_codec
 from ardm.runtime.team import Team, joined_team
 
 T = TypeVar("T")
-LoadCodec = Callable[[Path], ContentCodec]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Part:
     """The bundles that one process codes."""
 
@@ -44,14 +43,14 @@ class _Part:
 class Workers:
     """The coding processes of a team, each of which loads the codecs of models by their paths."""
 
-    def __init__(self, team: Team, load: LoadCodec) -> None:
+    def __init__(self, team: Team, load: Callable[[Path], ContentCodec]) -> None:
         self.team, self._load = team, cache(load)
 
     def codec(self, model: Path) -> ContentCodec:
         """The codec of a model, whose work all processes share."""
         codec = self._load(model)
         if self.team.size > 1:
-            codec.share_items(lambda items, options: SharedItems(items, self, model, options))
+            codec.share_items = lambda items, options: SharedItems(items, self, model, options)
         return codec
 
     def run_on_leader(self, work: Callable[["Workers"], T]) -> T | None:
@@ -60,17 +59,14 @@ class Workers:
         If it fails, the others end like any that lose a process.
         """
         if not self.team.is_first:
-            self._help()
+            part: _Part | None
+            while (part := self.team.scatter(None)) is not None:
+                items = self._load(part.model).item_codec(part.options)
+                self.team.gather(_coded(items, part, Batching(batch_size=part.batch_size)))
             return None
         result = work(self)
         self.team.scatter([None] * self.team.size)
         return result
-
-    def _help(self) -> None:
-        part: _Part | None
-        while (part := self.team.scatter(None)) is not None:
-            items = self._load(part.model).item_codec(part.options)
-            self.team.gather(_coded(items, part, Batching(batch_size=part.batch_size)))
 
     def code(self, items: ItemCodec, parts: Sequence[_Part], batching: Batching) -> list[Any]:
         """The results of all processes, each of which codes one part; `items` codes this one's."""
@@ -121,16 +117,9 @@ class SharedItems:
         for bundles in even_ranges(sizes, self._workers.team.size):
             part_sizes = list(sizes[bundles.start : bundles.stop])
             end_item = first_item + sum(part_sizes)
-            parts.append(
-                _Part(
-                    model=self._model,
-                    options=self._options,
-                    sizes=part_sizes,
-                    items=items[first_item:end_item],
-                    payloads=None if payloads is None else list(payloads[bundles.start : bundles.stop]),
-                    batch_size=batching.batch_size,
-                )
-            )
+            own_payloads = None if payloads is None else list(payloads[bundles.start : bundles.stop])
+            own_items = items[first_item:end_item]
+            parts.append(_Part(self._model, self._options, part_sizes, own_items, own_payloads, batching.batch_size))
             first_item = end_item
         return parts
 

@@ -65,7 +65,7 @@ def test_golden_archives_decode(version):
     with (version / "texts.ardma").open("rb") as file:
         reader = ArchiveReader(file)
         restored = models.decode([reader.read(name) for name in reader.listings], Batching())
-    found = {name: value_of(one) for name, one in zip(reader, restored, strict=True)}
+    found = {name: value_of(one) for name, one in zip(reader.listings, restored, strict=True)}
     assert found == json.loads((version / "texts.json").read_text())
 
 

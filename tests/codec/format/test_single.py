@@ -19,7 +19,7 @@ from ardm.codec.format.options import (
     find_identity,
     short_identity,
 )
-from ardm.codec.format.single import SINGLE_MAGIC, is_single, read_single, write_single
+from ardm.codec.format.single import SINGLE_MAGIC, is_single, read_single, single_length, write_single
 from ardm.codec.format.wire import Cursor, check_of, deflate, inflate, uint32, varint
 from ardm.config import ORDER_NAMES
 from ardm.errors import DamagedError, TooLargeError, UnknownModelError, UnknownVersionError
@@ -91,14 +91,10 @@ class TestSizes:
         entry = coded_image(b"")
         pixels = random.Random(0).randbytes(32 * 32 * 3)
         coded = Entry(fields=entry.fields, content=Coded(options=OPTIONS, chunks=(bytes(3067),)))
-        assert coded_or_raw(entry, pixels, file_length) is entry
-        assert coded_or_raw(coded, pixels, file_length).content == Raw(content=pixels)
+        assert coded_or_raw(entry, pixels, single_length) is entry
+        assert coded_or_raw(coded, pixels, single_length).content == Raw(content=pixels)
         shorter = Entry(fields=entry.fields, content=Coded(options=OPTIONS, chunks=(bytes(3065),)))
-        assert coded_or_raw(shorter, pixels, file_length) is shorter  # the model's 6 bytes count
-
-
-def file_length(entry: Entry) -> int:
-    return len(write_single(entry))
+        assert coded_or_raw(shorter, pixels, single_length) is shorter  # the model's 6 bytes count
 
 
 class TestRoundTrip:
@@ -106,6 +102,7 @@ class TestRoundTrip:
     def test_any_entry(self, entry):
         data = write_single(entry)
         assert is_single(data)
+        assert single_length(entry) == len(data)
         assert read_single(data, UNLIMITED) == entry
 
     @given(any_options())

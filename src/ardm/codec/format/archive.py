@@ -8,8 +8,8 @@ after the old trailer and changes no existing byte. The bytes are specified in d
 """
 
 import io
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType, TracebackType
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from ardm.codec.format.blocks import (
     ARCHIVE_MAGIC,
@@ -55,18 +55,12 @@ class ArchiveReader:
         self._limits = limits or Limits()
         start = self._source.read_up_to(0, len(ARCHIVE_MAGIC) + 1)
         check_start(start, ARCHIVE_MAGIC, ARCHIVE_VERSION, "archive")
-        index, self.recovered = self._index()
+        try:
+            index, self.recovered = read_index(self._source, self._limits), False
+        except DamagedError:
+            index, self.recovered = recover(self._source, self._limits), True
         self.options = index.options
         self.listings = MappingProxyType({listing.name: listing for listing in index.listings})
-
-    def __len__(self) -> int:
-        return len(self.listings)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.listings
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.listings)
 
     def read(self, name: str) -> Entry:
         """The named entry; a DamagedError or TooLargeError concerns only this entry."""
@@ -74,27 +68,15 @@ class ArchiveReader:
             raise DataError(f"the archive holds no entry {name!r}")
         listing = self.listings[name]
         with damage_in(f"entry {name!r}"):
-            return unpack(listing.header, self._body(listing), self._limits)
-
-    def _index(self) -> tuple[Index, bool]:
-        try:
-            return read_index(self._source, self._limits), False
-        except DamagedError:
-            return recover(self._source, self._limits), True
-
-    def _body(self, listing: Listing) -> bytes:
-        self._limits.check("content_bytes", max(listing.length, listing.header.fields.content_bytes))
-        body = self._source.read(listing.offset, listing.length)
-        if entry_check(listing.name, listing.header, listing.offset, body) != listing.check:
-            raise DamagedError("its check does not match its bytes")
-        return body
+            self._limits.check("content_bytes", max(listing.length, listing.header.fields.content_bytes))
+            body = self._source.read(listing.offset, listing.length)
+            if entry_check(name, listing.header, listing.offset, body) != listing.check:
+                raise DamagedError("its check does not match its bytes")
+            return unpack(listing.header, body, self._limits)
 
 
 class ArchiveWriter:
-    """Adds entries to an archive, which is complete once the writer's `with` block ends.
-
-    If the block fails, the file is truncated to its former length.
-    """
+    """Adds entries to an archive: complete once the `with` block ends, truncated to its former length if it fails."""
 
     def __init__(self, file: io.BufferedIOBase, index: Index, length: int, recoverable: bool) -> None:
         self._file = file
@@ -108,10 +90,10 @@ class ArchiveWriter:
     def create(
         cls, file: io.BufferedIOBase, options: Options | None = None, recoverable: bool = True
     ) -> "ArchiveWriter":
-        """A writer of a new archive in an empty file.
+        """A writer of a new archive in an empty file, whose entries need not state the given options.
 
-        Entries with these options need not state them. Without `recoverable` the groups are left out, which saves
-        about half of the bytes outside the bodies; all entries are then lost if the index is.
+        Without `recoverable` the groups are left out, which saves about half of the bytes outside the bodies; all
+        entries are then lost if the index is.
         """
         writer = cls(file, Index(options=options, listings=()), 0, recoverable)
         writer._write(encode_archive_header(options))
@@ -146,10 +128,8 @@ class ArchiveWriter:
     def __enter__(self) -> "ArchiveWriter":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
             self.close()
         else:
             self._file.truncate(self._start)

@@ -68,7 +68,9 @@ def decode_directory(cursor: Cursor, start: int, shared: Options | None, limits:
     listings: list[Listing] = []
     for length, check in places:
         offset = start + descriptions.varint()
-        name, header = _decode_name(descriptions), _decode_header(descriptions, shared)
+        name, header = _decode_name(descriptions), decode_header(descriptions, is_listed=True)
+        if header.options is None and not header.raw:
+            header = replace(header, options=shared)
         listings.append(Listing(name=name, header=header, offset=offset, length=length, check=check))
         start = offset + length
     descriptions.finish()
@@ -115,8 +117,3 @@ def _decode_name(cursor: Cursor) -> str:
 
 def _encode_header(header: Header, shared: Options | None) -> bytes:
     return encode_header(replace(header, options=None) if header.options == shared else header, is_listed=True)
-
-
-def _decode_header(cursor: Cursor, shared: Options | None) -> Header:
-    header = decode_header(cursor, is_listed=True)
-    return replace(header, options=shared) if header.options is None and not header.raw else header

@@ -85,7 +85,9 @@ class Entry:
         """The header and body that files store, made once."""
         if isinstance(self.content, Coded):
             return _pack_coded(self.fields, self.content)
-        return _pack_raw(self.fields, self.content.content)
+        raw, deflated = self.content.content, deflate(self.content.content)
+        method, body = (Method.DEFLATED, deflated) if len(deflated) < len(raw) else (Method.STORED, raw)
+        return Packed(Header(fields=self.fields, method=method), body)
 
 
 class Method(IntEnum):
@@ -173,9 +175,6 @@ def decode_header(cursor: Cursor, *, is_listed: bool = False) -> Header:
     return Header(fields=fields, method=method, has_side=bool(flags & _HAS_SIDE), options=options)
 
 
-# Bodies
-
-
 def unpack(header: Header, body: bytes, limits: Limits) -> Entry:
     """The entry of a header and a body; DamagedErrors and TooLargeErrors come before large memory is allocated."""
     limits.check("content_bytes", header.fields.content_bytes)
@@ -185,13 +184,6 @@ def unpack(header: Header, body: bytes, limits: Limits) -> Entry:
     if not header.fields.fit(content):
         raise DamagedError(f"{len(content)} bytes of raw content do not fit {header.fields}")
     return Entry(fields=header.fields, content=Raw(content=content))
-
-
-def _pack_raw(fields: Fields, content: bytes) -> Packed:
-    deflated = deflate(content)
-    if len(deflated) < len(content):
-        return Packed(Header(fields=fields, method=Method.DEFLATED), deflated)
-    return Packed(Header(fields=fields, method=Method.STORED), content)
 
 
 def _pack_coded(fields: Fields, content: Coded) -> Packed:

@@ -8,6 +8,7 @@ ones: after a crash and a new attempt the file may hold both.
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from ardm.codec.format.blocks import (
     GROUP,
@@ -22,7 +23,6 @@ from ardm.codec.format.blocks import (
 )
 from ardm.codec.format.directory import Listing, total_length
 from ardm.codec.format.entries import Limits
-from ardm.codec.format.options import Options
 from ardm.errors import DamagedError, TooLargeError
 
 _MARKER = re.compile(b"|".join(map(re.escape, (GROUP, INDEX))))
@@ -51,14 +51,10 @@ def _last_index(source: RangeReader, blocks: list[Block], limits: Limits) -> tup
     for place in reversed(range(len(blocks))):
         if blocks[place].marker == INDEX:
             return decode_index(blocks[place], limits), blocks[place + 1 :]
-    return Index(options=_header_options(source), listings=()), blocks
-
-
-def _header_options(source: RangeReader) -> Options | None:
-    try:
-        return read_archive_header(source)
-    except DamagedError:
-        return None  # reading an entry that shares them reports that its model is lost
+    options = None  # if they are lost, reading an entry that shares them says so
+    with suppress(DamagedError):
+        options = read_archive_header(source)
+    return Index(options=options, listings=()), blocks
 
 
 def _blocks(source: RangeReader, limits: Limits) -> Iterator[Block]:
@@ -73,7 +69,8 @@ def _blocks(source: RangeReader, limits: Limits) -> Iterator[Block]:
         except (DamagedError, TooLargeError):
             continue
         finally:
-            _check_effort(source)
+            if source.num_read > _MAX_READS * source.length:
+                raise DamagedError("the archive is damaged: it holds more false blocks than any archive should")
         yield block
 
 
@@ -91,11 +88,6 @@ def _end_of_bodies(source: RangeReader, block: Block, limits: Limits) -> int:
     end = block.end + total_length(block.content, limits)
     whole = end == source.length or _MARKER.match(source.read_up_to(min(end, source.length), len(GROUP)))
     return end if whole else block.end
-
-
-def _check_effort(source: RangeReader) -> None:
-    if source.num_read > _MAX_READS * source.length:
-        raise DamagedError("the archive is damaged: it holds more false blocks than any archive should")
 
 
 def _without_overlaps(aged: Iterable[tuple[int, Listing]]) -> list[Listing]:

@@ -5,6 +5,7 @@ shortest form is read, and nothing above 64 bits.
 """
 
 import zlib
+from functools import reduce
 
 from ardm.errors import DamagedError
 
@@ -36,10 +37,7 @@ def uint64(number: int) -> bytes:
 
 def check_of(*parts: bytes) -> int:
     """The CRC-32 (as in zlib) of the concatenated parts."""
-    check = 0
-    for part in parts:
-        check = zlib.crc32(part, check)
-    return check
+    return reduce(lambda check, part: zlib.crc32(part, check), parts, 0)
 
 
 class Cursor:
@@ -99,8 +97,7 @@ def _in_range(number: int, minimum: int, maximum: int) -> int:
 
 def deflate(data: bytes) -> bytes:
     """A raw deflate stream (RFC 1951)."""
-    coder = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
-    return coder.compress(data) + coder.flush()
+    return zlib.compress(data, 9, -zlib.MAX_WBITS)
 
 
 def inflate(data: bytes, max_bytes: int) -> bytes:
