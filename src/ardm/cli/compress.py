@@ -62,9 +62,7 @@ class Compress:
     def run(self) -> None:
         """Compress, and print the outcome for each file."""
         self._check()
-        outcome = on_leader(self.device, self._outcome)
-        if outcome is not None:
-            report(outcome, COMPRESSED, as_json=self.json)
+        report_on_leader(self, self._outcome, COMPRESSED)
 
     def _outcome(self, workers: "Workers") -> "Outcome":
         from ardm.codec.coding_plan import parse_order
@@ -145,9 +143,7 @@ class Decompress:
         models, files = self._models_and_files()
         if not files:
             raise UsageError("give the files to restore")
-        outcome = on_leader(self.device, lambda workers: self._outcome(workers, models, files))
-        if outcome is not None:
-            report(outcome, RESTORED, as_json=self.json)
+        report_on_leader(self, lambda workers: self._outcome(workers, models, files), RESTORED)
 
     def _outcome(self, workers: "Workers", models: list[Path], files: list[str]) -> "Outcome":
         from ardm.compression.content_codec import CodecSet
@@ -176,12 +172,16 @@ class Decompress:
         return models or list(bundled_models().values()), files
 
 
-def on_leader(device: str | None, work: "Callable[[Workers], Outcome]") -> "Outcome | None":
-    """The outcome of work that all processes share; None in all but the first."""
+def report_on_leader(
+    command: Compress | Decompress, work: "Callable[[Workers], Outcome]", columns: tuple[str, ...]
+) -> None:
+    """Report the outcome of work that all processes share, from the first one."""
     from ardm.compression.workers import run_on_leader
     from ardm.runtime.device import Runtime
 
-    return run_on_leader(Runtime.choose(device).device, work)
+    outcome = run_on_leader(Runtime.choose(command.device).device, work)
+    if outcome is not None:
+        report(outcome, columns, as_json=command.json)
 
 
 @contextmanager
@@ -238,13 +238,8 @@ def table(done: "list[Done]", columns: tuple[str, ...]) -> str:
         parts = ("num_bytes", "num_compressed", "num_variables", "seconds")
         total = {part: sum(getattr(one, part) for one in done) for part in parts}
         rows.append(_row(replace(done[0], file=f"all {len(done)}", is_raw=False, **total)))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(columns))]
-    return "\n".join(_line(row, widths) for row in rows)
-
-
-def _line(row: tuple[str, ...], widths: list[int]) -> str:
-    first, *numbers = (f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
-    return "  ".join([f"{first.strip():<{widths[0]}}", *numbers])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows)
 
 
 def _row(one: "Done") -> tuple[str, ...]:

@@ -27,24 +27,21 @@ class Info:
         from ardm.compression.describe import facts_of
 
         facts = facts_of(self.file, self.model)
+        listing = facts.get("listing", [])
         if self.json:
             print(to_json(facts).decode())
         else:
-            print_facts(facts)
-        damaged = [entry["name"] for entry in facts.get("listing", []) if entry["check"] != "fine"]
+            for name, value in facts.items():
+                if name not in ("listing", "config") and value is not None:
+                    print(f"{name.replace('_', ' '):>20}  {_shown(name, value)}")
+            for entry in listing:
+                shown = [f"{key.replace('_', ' ')} {_shown(key, value)}" for key, value in entry.items()]
+                print(f"  {entry['name']}: {', '.join(shown[1:])}")  # the name comes first
+        damaged = [entry["name"] for entry in listing if entry["check"] != "fine"]
         if damaged:
             raise DamagedError(
                 f"{self.file}: {len(damaged)} of {facts['entries']} entries cannot be restored: {shortened(damaged)}"
             )
-
-
-def print_facts(facts: dict[str, Any]) -> None:
-    """Print one fact per line, followed by an archive's entries."""
-    for name, value in facts.items():
-        if name not in ("listing", "config") and value is not None:
-            print(f"{name.replace('_', ' '):>20}  {_shown(name, value)}")
-    for entry in facts.get("listing", []):
-        print(_listed(entry))
 
 
 def _shown(name: str, value: Any) -> Any:
@@ -57,8 +54,3 @@ def _shown(name: str, value: Any) -> Any:
     if name == "schedule" and isinstance(value, int):
         return f"number {value} of the model's, from 0"
     return f"{value:.4f}" if isinstance(value, float) else value
-
-
-def _listed(entry: dict[str, Any]) -> str:
-    rest = ", ".join(f"{key.replace('_', ' ')} {_shown(key, value)}" for key, value in entry.items() if key != "name")
-    return f"  {entry['name']}: {rest}"

@@ -24,10 +24,8 @@ class Models:
             text = pretrained.card(self.name)
             print(to_json({"name": self.name, "card": text}).decode() if self.json else text.rstrip())
             return
-        rows = [
-            (name, path.stat().st_size, about(pretrained.card(name)))
-            for name, path in pretrained.bundled_models().items()
-        ]
+        models = pretrained.bundled_models()
+        rows = [(name, path.stat().st_size, about(pretrained.card(name))) for name, path in models.items()]
         if self.json:
             print(to_json([dict(zip(("name", "bytes", "about"), row, strict=True)) for row in rows]).decode())
             return
