@@ -28,7 +28,7 @@ def read_tree(revision: str | None) -> dict[str, str]:
     if revision is None:
         listed = git("ls-files", "--cached", "--others", "--exclude-standard", *names).splitlines()
         here = [name for name in listed if (ROOT / name).is_file()]
-    return {name: (ROOT / name).read_text(encoding="utf-8") for name in here if is_counted(name)}
+        return {name: (ROOT / name).read_text(encoding="utf-8") for name in here if is_counted(name)}
     listed = git("ls-tree", "-r", "--name-only", revision, *names).splitlines()
     return {name: git("show", f"{revision}:{name}") for name in listed if is_counted(name)}
 

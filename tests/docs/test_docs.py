@@ -21,7 +21,7 @@ from ardm.errors import UsageError
 
 DOCUMENTS = [
     README,
-    *(ROOT / "docs" / name for name in ("index.md", "tutorial.md", "serve.md", "scale.md")),
+    *(ROOT / "docs" / name for name in ("index.md", "tutorial.md", "serve.md", "scale.md", "architecture.md")),
     *sorted((ROOT / "docs" / "api").glob("*.md")),
     *(path.with_suffix(pretrained.CARD_SUFFIX) for path in pretrained.bundled_models().values()),
 ]
@@ -60,6 +60,21 @@ def test_links_lead_to_files():
     for document in DOCUMENTS:
         for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text(encoding="utf-8")):
             assert target.startswith("https://") or (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def test_paths_in_code_lead_to_files():
+    """Paths from the root of the repository; the log tells what was, and patterns and runs/out may match nothing."""
+    for document in DOCUMENTS:
+        text = "" if document.name == "LOG.md" else document.read_text(encoding="utf-8")
+        for path in re.findall(r"`((?:docs|examples|runs|src|tests|tools)/[\w./-]+)`", text):
+            assert path.startswith("runs/out") or (ROOT / path).exists(), f"{document.name}: {path}"
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs the repository")
+def test_the_house_is_counted():
+    script = str(ROOT / "tools" / "count_house.py")
+    table = subprocess.run([sys.executable, script, "HEAD"], capture_output=True, text=True, check=True).stdout
+    assert re.search(r"^\| lines of src/ \| [\d,]+ \| [\d,]+ \|$", table, re.MULTILINE)
 
 
 def test_the_site_builds(tmp_path):

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import sys
 from dataclasses import replace
@@ -144,7 +145,7 @@ def tool(tmp_path):
     def make(body: str) -> Tool:
         script = tmp_path / "tool.py"
         script.write_text(f"import shutil, sys\n{body}\n")
-        command = f"{sys.executable} {script} SOURCE TARGET"
+        command = f"{shlex.join([sys.executable, str(script)])} SOURCE TARGET"
         return Tool(
             name="tool",
             source="nowhere",

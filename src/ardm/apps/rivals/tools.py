@@ -1,5 +1,6 @@
 """Codecs that are commands, whose times include starting them: JPEG XL, FLIF, FLAC and WavPack."""
 
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ class Tool(OneByOne):
     """Suffix of the files that it encodes; PPM files are fastest and have no alpha."""
 
     def is_available(self) -> bool:
-        return all(shutil.which(command.split()[0]) for command in (self.encoder, self.decoder))
+        return all(shutil.which(shlex.split(command)[0]) for command in (self.encoder, self.decoder))
 
     def encode_item(self, item: Pixels | Sound) -> bytes:
         """The file that the encoder writes for a PPM, PGM, PNG or WAV file."""
@@ -84,6 +85,6 @@ def _converted(content: bytes, suffix: str, command: str, target_suffix: str) ->
         source, target = Path(folder, f"source{suffix}"), Path(folder, f"target{target_suffix}")
         source.write_bytes(content)
         paths = {"SOURCE": str(source), "TARGET": str(target)}
-        words = [paths.get(word, word) for word in command.split()]
+        words = [paths.get(word, word) for word in shlex.split(command)]
         subprocess.run(words, check=True, capture_output=True, stdin=subprocess.DEVNULL)
         yield target
