@@ -68,7 +68,7 @@ def test_eval_of_other_text_scores_all_of_it(run, capsys, tmp_path):
     (tmp_path / "other.txt").write_text("the rat sat on the mat and the cat sat.")
     shown = output(capsys, ["eval", str(run / "run"), str(tmp_path / "other.txt")])
     assert "bits/char" in shown
-    assert "2 of 2 items of other.txt, all split" in shown
+    assert "2 of 2 items of other.txt, the whole data" in shown
 
 
 def test_eval_writes_the_profile_that_plan_reads(run, capsys, tmp_path):
@@ -108,7 +108,7 @@ def test_sizes_are_listed_or_counted_or_cut():
 
 def test_plan_draws(run, capsys, tmp_path):
     shown = output(capsys, ["plan", str(run / "run"), "--calls", "4", "-o", str(tmp_path / "plan.png")])
-    assert "4 calls for 1 stage(s) of 16 variables" in shown
+    assert "4 calls for 1 stage of 16 variables" in shown
     assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -491,7 +491,7 @@ def test_a_folder_of_other_files_is_no_place_for_a_run(run, capsys, tmp_path, mo
     for out in ("", ".", str(tmp_path)):
         status, error = fails(capsys, ["train", "text", "--data", str(run / "text.txt"), "--out", out, *SMALL])
         assert status == 2
-        assert "holds files that are no run's; choose a new folder" in error
+        assert "holds files that do not belong to a run; choose a new folder" in error
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
     (tmp_path / "state.previous.safetensors").write_bytes(b"")
     told = fails(capsys, ["train", "text", "--data", str(run / "text.txt"), "--out", ".", *SMALL])[1]

@@ -61,7 +61,7 @@ def test_eval_of_one_image_scores_its_tiles(run, capsys, tmp_path):
 def test_eval_of_a_folder_with_one_image_scores_it(run, capsys, tmp_path):
     save(tmp_path / "one.png", 13, 24)
     shown = output(capsys, ["eval", str(run / "run"), str(tmp_path)])
-    assert f"6 of 6 items of {tmp_path.name}, all split" in shown
+    assert f"6 of 6 items of {tmp_path.name}, the whole data" in shown
 
 
 def test_samples_are_one_image_or_a_grid(run, capsys, tmp_path):
@@ -152,8 +152,8 @@ def test_training_resumes(run, capsys):
         (["sample", "run", "-o", "s.png", "--size", "8"], "--size must be WIDTHxHEIGHT"),
         (["sample", "run", "-o", "s.png", "--size", "9999x9999"], "too many for one item"),
         (["infill", "run", "image.png", "-o", "s.png"], "has no transparent pixels to fill"),
-        (["infill", "run", "image.png", "-o", "s.png", "--mask", "0,0,9,9"], "is no rectangle"),
-        (["infill", "run", "image.png", "-o", "s.png", "--mask", "3,3,3,4"], "is no rectangle"),
+        (["infill", "run", "image.png", "-o", "s.png", "--mask", "0,0,9,9"], "is not a rectangle"),
+        (["infill", "run", "image.png", "-o", "s.png", "--mask", "3,3,3,4"], "is not a rectangle"),
         (["infill", "run", "image.png", "-o", "s.png", "--mask", "none.png"], "none.png is neither"),
         (["infill", "run", "image.png", "-o", "s.png", "--mask", "small.png"], "has 2 x 2 pixels, the image 8 x 6"),
         (["infill", "run", "image.png", "-o", "s.png", "--mask", "black.png"], "nothing to fill"),

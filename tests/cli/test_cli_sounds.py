@@ -51,7 +51,9 @@ def test_eval_gives_bits_per_sample(run, capsys, name, flags):
 def test_eval_of_a_folder_with_two_sounds_scores_them(run, capsys, tmp_path):
     for i in range(2):
         save(tmp_path / f"{i}.wav", 64, seed=i)
-    assert f"2 of 2 items of {tmp_path.name}, all split" in output(capsys, ["eval", str(run / "run"), str(tmp_path)])
+    assert f"2 of 2 items of {tmp_path.name}, the whole data" in output(
+        capsys, ["eval", str(run / "run"), str(tmp_path)]
+    )
 
 
 def test_eval_of_one_sound_names_the_file_whatever_the_model(run, capsys, tmp_path):
@@ -66,7 +68,9 @@ def test_eval_of_one_sound_names_the_file_whatever_the_model(run, capsys, tmp_pa
         assert shown.endswith("; 2 of 2 items of one.wav\n")
     for i in range(2):  # other sounds have no test split, even for a model of published ones
         save(tmp_path / "own" / f"{i}.wav", 64, rate=16_000, seed=i)
-    assert "2 of 2 items of own, all split" in output(capsys, ["eval", str(tmp_path / "run"), str(tmp_path / "own")])
+    assert "2 of 2 items of own, the whole data" in output(
+        capsys, ["eval", str(tmp_path / "run"), str(tmp_path / "own")]
+    )
     assert ", test split" in output(capsys, ["eval", str(tmp_path / "run"), str(digits)])
 
 
@@ -75,7 +79,7 @@ def test_clips_left_out_are_told_when_training_and_scoring(run, capsys, tmp_path
         save(tmp_path / "data" / f"{i}.wav", 63 if i in (2, 3) else 64, seed=i)
     told = "data (2 of 6 clips shorter than a window left out)"
     shown = output(capsys, ["eval", str(run / "run"), str(tmp_path / "data")])
-    assert f"4 of 4 items of {told}, all split" in shown
+    assert f"4 of 4 items of {told}, the whole data" in shown
     assert main(["train", "audio", "--data", str(tmp_path / "data"), *SMALL, "--out", str(tmp_path / "run")]) == 0
     assert f"items of 64 from {told}; 6 steps" in capsys.readouterr().err
 

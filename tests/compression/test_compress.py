@@ -445,8 +445,8 @@ class TestCompress:
         floats = replace(tiny_exact("grey"), model=build_ardm(tiny_exact_config("grey"), 256), exact=None)
         save_model(tmp_path / "float.safetensors", floats)
         for model, message, expected in (
-            (one, "is no model; give an exact model's file", 1),
-            (str(images), "is no model", 1),
+            (one, "is not a model; give an exact model's file", 1),
+            (str(images), "is not a model", 1),
             ("nowhere", "there is no model at nowhere", 1),
             (str(tmp_path / "float.safetensors"), "make an exact model of it with `ardm export", 2),
         ):
@@ -618,7 +618,7 @@ class TestDecompress:
             for command in (["decompress", str(path)], ["info", str(path)]):
                 status, error = fails(capsys, command)
                 assert status == 1
-                assert "damaged" in error or "is no ardm" in error
+                assert "damaged" in error or "is not an ardm" in error
         path.write_bytes(b"\xadR\x02")
         assert "format version 2" in fails(capsys, ["info", str(path)])[1]
 
@@ -721,7 +721,7 @@ class TestSources:
 
     def test_folders_that_may_not_be_read(self, images, monkeypatch):
         monkeypatch.setattr(os, "access", lambda path, mode: path != images / "sub")
-        with pytest.raises(DataError, match="sub may not be read"):
+        with pytest.raises(DataError, match="sub cannot be read"):
             find_sources([str(images)])
 
     def test_devices(self):

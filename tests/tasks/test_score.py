@@ -71,6 +71,6 @@ def test_variables_that_are_left_out_may_have_any_class(loaded, items):
 def test_items_are_spread_over_a_split(loaded, tmp_path):
     (tmp_path / "a.txt").write_text("the cat sat on a mat" * 8)
     items, title = items_to_score(loaded.trained, tmp_path / "a.txt", "all", 3)
-    assert title == "3 of 10 items of a.txt, all split"
+    assert title == "3 of 10 items of a.txt, the whole data"
     everything, _ = items_to_score(loaded.trained, tmp_path / "a.txt", "all")
     assert torch.equal(items, everything[[0, 3, 6]])

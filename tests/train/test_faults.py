@@ -304,7 +304,9 @@ def test_a_run_that_meets_everything_ends_as_if_nothing_had_been(num_processes, 
     assert state_step(folder) == 15
     ended = troubled.start(f"term:{last}:3").end()
     assert ended.status == 1
-    assert ended.line == f"ardm: stopped at step {state_step(folder)}, which is saved in {folder}; --resume goes on"
+    assert (
+        ended.line == f"ardm: stopped at step {state_step(folder)}, which is saved in {folder}; continue with --resume"
+    )
     troubled.finish()
     assert_same_run(whole.folder, folder)
 
@@ -335,7 +337,10 @@ def test_torchrun_is_terminated_and_killed(tmp_path):
         launched.process.send_signal(number)
         ended = launched.end()
         assert ended.status == {signal.SIGTERM: 1, signal.SIGKILL: -signal.SIGKILL}[number]
-        assert ended.line == f"ardm: stopped at step {state_step(folder)}, which is saved in {folder}; --resume goes on"
+        assert (
+            ended.line
+            == f"ardm: stopped at step {state_step(folder)}, which is saved in {folder}; continue with --resume"
+        )
         assert state_step(folder) >= saved
 
 

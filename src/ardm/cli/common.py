@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 
 ScheduleName = Literal["planned", "cosine", "uniform"]
 OrderName = Literal["random", NamedOrder]
+Order = Annotated[OrderName, tyro.conf.arg(help="Order of the variables; random draws one for each item.")]
 OutputPath = Annotated[Path | None, tyro.conf.arg(aliases=["-o"])]
+BatchSize = Annotated[int, tyro.conf.arg(help="Rows that the network evaluates at once.")]
+Seed = Annotated[int, tyro.conf.arg(help="Seed of the random draws.")]
+Device = Annotated[
+    str | None,
+    tyro.conf.arg(help="Device to compute on: cpu or cuda.", help_behavior_hint="(default: cuda if available)"),
+]
 
 SECONDS_PER_LINE = 30
 """Least time between two lines of progress without a terminal."""
@@ -76,7 +83,7 @@ def require_positive(**flags: float | int | None) -> None:
             raise UsageError(f"--{name.replace('_', '-')} must be positive, got {value}")
 
 
-def require_call_per_stage(num_calls: int | None, num_stages: int) -> None:
+def require_calls(num_calls: int | None, num_stages: int) -> None:
     """Raise a UsageError for fewer calls than stages."""
     if num_calls is not None and num_calls < num_stages:
         raise UsageError(f"--calls must be at least {num_stages}, one for each stage; got {num_calls}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ardm.cli.common import OutputPath, require_positive
+from ardm.cli.common import Device, OutputPath, require_positive
 from ardm.errors import ArdmError, UsageError
 from ardm.runtime.files import check_writable, check_writable_folder, to_json
 
@@ -55,7 +55,7 @@ class Compress:
     """Skip the verification, which takes about half of the time."""
     batch_size: int | None = None
     """Rows that the network evaluates at once; the compressed bytes do not depend on it. Default: by device."""
-    device: str | None = None
+    device: Device = None
     json: bool = False
     """Print JSON."""
 
@@ -133,7 +133,7 @@ class Decompress:
     """Replace existing files."""
     batch_size: int | None = None
     """Rows that the network evaluates at once. Default: by device."""
-    device: str | None = None
+    device: Device = None
     json: bool = False
     """Print JSON."""
 
@@ -158,7 +158,7 @@ class Decompress:
             return restorer.restore(sources, self.entry)
 
     def _models_and_files(self) -> tuple[list[Path], list[str]]:
-        """The models and files that `--model A B FILE` means: A and all that follow it up to one that is no model."""
+        """The models and files of `--model A B FILE`: everything up to the first that is not a model is one."""
         from ardm.pretrained import bundled_models, is_model
 
         models: list[Path] = []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from ardm.apps.demo import COMPRESSED, REPORT, RESTORED
+from ardm.cli.common import Device
 from ardm.errors import UsageError
 from ardm.runtime.files import check_writable_folder, to_json, write_file
 
@@ -36,8 +37,7 @@ class Demo:
     """Replace the report and the files of an earlier demo."""
     seed: int = 0
     """Seed of the samples and the fillings."""
-    device: Annotated[str | None, tyro.conf.arg(help_behavior_hint="(default: cuda if available)")] = None
-    """Device of the networks: cpu or cuda."""
+    device: Device = None
     json: bool = False
     """Print JSON."""
 
@@ -72,7 +72,7 @@ class Demo:
         check_writable_folder(self.output)
         for name in () if self.force else (REPORT, COMPRESSED, RESTORED):
             if (self.output / name).exists():
-                raise UsageError(f"{self.output / name} is there already; --force replaces what the demo writes")
+                raise UsageError(f"{self.output / name} already exists; --force replaces what the demo writes")
 
 
 def _clocked() -> Callable[[str], None]:

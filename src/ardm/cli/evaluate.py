@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from ardm.cli.common import (
-    OrderName,
+    BatchSize,
+    Device,
+    Order,
     OutputPath,
     ScheduleName,
+    Seed,
     facts_of,
     hardware,
     progress,
-    require_call_per_stage,
+    require_calls,
     require_positive,
 )
 from ardm.errors import UsageError
@@ -41,7 +44,7 @@ class Evaluate:
     """A run's folder or a model file."""
     data: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DATA")]
     """The text8 or CIFAR-10 folder, Speech Commands, or a file or folder of your own."""
-    order: OrderName = "random"
+    order: Order = "random"
     calls: int | None = None
     """Network calls per item; by default one for each variable."""
     schedule: ScheduleName = "planned"
@@ -54,12 +57,12 @@ class Evaluate:
     items: int | None = 1000
     """Items to score, evenly spread over the split (None for all)."""
     passes: int = 1
-    """Passes of the bound."""
+    """Passes over the items; more make the bound's interval narrower."""
     profile: Path | None = None
     """Write the measured loss profile (bits, S x D) to this .npy or .json file (bound only)."""
-    batch_size: int = 64
-    seed: int = 0
-    device: str | None = None
+    batch_size: BatchSize = 64
+    seed: Seed = 0
+    device: Device = None
     json: bool = False
     """Print JSON, with all that the figure depends on."""
     output: OutputPath = None
@@ -130,7 +133,7 @@ class Evaluate:
         if isinstance(loaded, LoadedBaseline) or (self.order == "random" and self.calls is None):
             with progress("bits" if isinstance(loaded, LoadedBaseline) else "bound", self.passes * len(x)) as advance:
                 return score(loaded, x, options=replace(options, on_batch=advance))
-        require_call_per_stage(self.calls, loaded.ardm.num_stages)
+        require_calls(self.calls, loaded.ardm.num_stages)
         schedule = make_schedule(loaded.trained, self.calls, self.schedule)
         kind = "" if self.order == "strands" else f"{self.schedule} schedule, "
         words = "one variable a call" if self.calls is None else f"{kind}{schedule.num_calls} calls"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ardm.cli.common import progress, require_call_per_stage, require_positive
+from ardm.cli.common import Device, Seed, progress, require_calls, require_positive
 from ardm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ class Export:
     """Training items that set the scales of activations."""
     valid_items: int = 8
     """Held-out items that choose the order and the kind of schedule."""
-    seed: int = 0
-    device: str | None = None
+    seed: Seed = 0
+    device: Device = None
 
     def run(self) -> None:
         """Round the network, choose order and schedules, write the file, and print what rounding costs."""
@@ -57,12 +57,12 @@ class Export:
         if trained.exact is not None:
             raise UsageError(f"{self.run_folder} is an exact model already")
         calls = self.calls or DEFAULT_CALLS[trained.config.data.medium]
-        require_call_per_stage(calls, trained.model.num_stages)
+        require_calls(calls, trained.model.num_stages)
         corpus = load_corpus(trained.config.data, self._data_path())
         shape = trained.model.shape
         train = corpus.items("train", shape)
         calibrating = torch.from_numpy(train[spread(self.items, len(train))]).long()
-        chosen = torch.from_numpy(corpus.items("valid", shape)[: self.valid_items]).long()
+        chosen = torch.from_numpy(corpus.items("valid", shape)[: self.valid_items].copy()).long()
         num_items = (0 if order else num_tried(chosen)) + len(SCHEDULE_KINDS) * len(chosen)
         with progress("trying orders and schedules", calls * num_items) as advance:
             exact = export_model(
@@ -82,7 +82,7 @@ class Export:
         print(f"{self.output}: {self.output.stat().st_size:,} bytes, model {part.identity.hex()}")
         print(f"codes in {schedule.num_calls} calls, {part.coding.order.name} order")
         before, after = (mean_bound(model, chosen, self.seed) for model in (trained, exact))
-        cost = f"{before:.4f} to {after:.4f} bits a variable, {100 * (after / before - 1):+.2f}%"
+        cost = f"{before:.4f} to {after:.4f} bits per variable, {100 * (after / before - 1):+.2f}%"
         print(f"rounding: {cost} (bound, {PASSES} passes over {len(chosen)} held-out items)")
 
     def _data_path(self) -> Path:

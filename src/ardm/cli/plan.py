@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from ardm.cli.common import OutputPath, require_call_per_stage, require_positive
+from ardm.cli.common import OutputPath, require_calls, require_positive
 from ardm.runtime.files import to_json
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Plan:
         from ardm.tasks.plan import read_losses
 
         losses = read_losses(self.source, self.method)
-        require_call_per_stage(self.calls, len(losses))
+        require_calls(self.calls, len(losses))
         result = plan(losses, self.calls, split=self.split)
         if self.output is not None:
             from ardm.apps.report.figures import draw_plan
@@ -68,8 +68,11 @@ def print_plan(result: "SchedulePlan") -> None:
     """Print the plan for a reader."""
     schedule = result.schedule
     per_dim = result.bits / schedule.num_steps
-    print(f"{schedule.num_calls} calls for {schedule.num_stages} stage(s) of {schedule.num_steps} variables")
-    print(f"{result.bits:.2f} bits an item ({per_dim:.4f} a variable) against {result.full_bits:.2f} with every call")
+    stages = f"{schedule.num_stages} stage{'s' * (schedule.num_stages > 1)}"
+    print(f"{schedule.num_calls} calls for {stages} of {schedule.num_steps} variables")
+    print(
+        f"{result.bits:.2f} bits per item ({per_dim:.4f} per variable) against {result.full_bits:.2f} with every call"
+    )
     print(f"{result.lost_bits:.2f} bits ({result.lost_share:.2%}) lost")
     for stage in range(schedule.num_stages):
         sizes = [stop - start for start, stop in schedule.groups(stage)]

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from ardm.cli.common import OutputPath, ScheduleName, progress, require_call_per_stage, require_positive
+from ardm.cli.common import BatchSize, Device, OutputPath, ScheduleName, Seed, progress, require_calls, require_positive
 from ardm.config import NamedOrder
 from ardm.errors import UsageError
 from ardm.runtime.files import check_writable, check_writable_folder, to_json, write_output
@@ -33,11 +33,12 @@ class ReportCalls:
     planned_in: tuple[NamedOrder, ...] = ("raster", "spaced", "halton")
     """Orders in which planned schedules are scored exactly."""
     split: Literal["train", "valid", "test", "all"] | None = None
+    """By default the test split of a published set or of the data the model was trained on; all of any other data."""
     items: int = 200
     """Items to score, spread over the split."""
-    batch_size: int = 64
-    seed: int = 0
-    device: str | None = None
+    batch_size: BatchSize = 64
+    seed: Seed = 0
+    device: Device = None
     output: OutputPath = None
     """Write the tables to this file."""
     json: bool = False
@@ -62,7 +63,7 @@ class ReportCalls:
         trained, model, medium = loaded.trained, loaded.ardm, medium_of(loaded.trained)
         items, title = items_to_score(trained, self.data, self.split, self.items)
         calls = medium.budgets if self.calls is None else self.calls
-        require_call_per_stage(min(calls), model.num_stages)
+        require_calls(min(calls), model.num_stages)
         budgets = sorted({min(c, model.num_stages * model.num_variables) for c in calls}, reverse=True)
         orders = medium.orders if self.orders is None else self.orders
         columns = len(self.schedules) + len(self.planned_in)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ardm.cli.common import OrderName, OutputPath, ScheduleName, progress, require_call_per_stage, require_positive
+from ardm.cli.common import Device, Order, OutputPath, ScheduleName, Seed, progress, require_calls, require_positive
 from ardm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class SamplerFlags:
     process may have others)."""
     schedule: ScheduleName = "planned"
     """How --calls are spread over the steps."""
-    order: OrderName = "random"
+    order: Order = "random"
     temperature: float = 1.0
     """Below 1 sharpens the distribution; 1 samples from the model itself."""
     top_p: float = 1.0
@@ -40,11 +40,11 @@ class SamplerFlags:
     """Show each item as it is filled in: lines of text, or a row of images or spectrograms."""
     batch_size: int = 64  # BATCH_SIZE of `ardm.sample`, whose import takes a second
     """Samples drawn together; another size uses different random draws."""
-    seed: int = 0
+    seed: Seed = 0
     output: OutputPath = None
     """Write to this file: a PNG of one image or a grid of several; a WAV of sound (several: s-1.wav and so on) or a PNG
     of its spectrogram. Text and JSON go to the screen by default."""
-    device: str | None = None
+    device: Device = None
     no_compile: bool = False
     """Do not compile the network first, even for many calls (CUDA only)."""
     json: bool = False
@@ -90,7 +90,7 @@ class SamplerFlags:
         from ardm.tasks.plan import make_schedule
 
         model = loaded.ardm
-        require_call_per_stage(self.calls, model.num_stages)
+        require_calls(self.calls, model.num_stages)
         steps = steps_to_fill(gaps, model.num_variables, model.num_stages)
         schedule = make_schedule(loaded.trained, self.calls, self.schedule, *steps)
         verb = partial(draw, loaded, schedule) if gaps is None else partial(fill, loaded, gaps, schedule)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from ardm.cli.common import Device
 from ardm.errors import UsageError
 
 MAX_PORT = 65535
@@ -28,7 +29,7 @@ class Serve:
     """The address to listen at: other machines can reach the page only if you change this. There is no password."""
     open: bool = False
     """Open the page in a browser."""
-    device: str | None = None
+    device: Device = None
 
     def run(self) -> None:
         """Serve until interrupted."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import tyro
 
-from ardm.cli.common import advancing, require_positive
+from ardm.cli.common import Device, advancing, require_positive
 from ardm.cli.messages import flags_of
 from ardm.cli.train_flags import Start, check_together, config_of_all_presets, flag_in, preset_in, start_of
 from ardm.config import ImageData, RunConfig
@@ -50,9 +50,8 @@ class Train:
     """Start with the network and the weights of this run or model file instead of random weights, to go on with other
     data or learning rates. A resumed run ignores it."""
     minutes: float | None = None
-    """Save and stop once the run has taken this long in all; --resume with more goes on."""
-    device: Annotated[str | None, tyro.conf.arg(help_behavior_hint="(default: cuda if available)")] = None
-    """Device to train on: cpu or cuda."""
+    """Save and stop once the run has taken this long in all; continue with --resume and more."""
+    device: Device = None
     no_compile: bool = False
     """Run the network as it is instead of compiling it first (CUDA only)."""
     fsdp: bool = False
@@ -89,7 +88,7 @@ class Train:
         if launched_rank() == 0:  # the others only read
             check_writable_folder(self.out)
             if not self.resume and has_foreign_files(self.out):
-                raise UsageError(f"--out {self.out} holds files that are no run's; choose a new folder")
+                raise UsageError(f"--out {self.out} holds files that do not belong to a run; choose a new folder")
         if self.data.is_dir() and self.out.resolve().is_relative_to(self.data.resolve()):
             raise UsageError(f"--out {self.out} lies inside --data {self.data} and would become part of the data")
         runtime = Runtime.choose(self.device, compile=not self.no_compile)
@@ -189,7 +188,7 @@ def run_with_progress(trainer: "Trainer", folder: Path, minutes: float | None) -
         )
         is_interrupted = trainer.runtime.team.any(must_leave())
     if is_interrupted and not trainer.finished:
-        raise ArdmError(f"stopped at step {trainer.step}, which is saved in {folder}; --resume goes on")
+        raise ArdmError(f"stopped at step {trainer.step}, which is saved in {folder}; continue with --resume")
     if is_first:
         print(f"{'done' if trainer.finished else 'stopped'} at step {trainer.step}: {folder}")
 
@@ -199,7 +198,8 @@ def describe(trainer: "Trainer") -> str:
     config, runtime = trainer.config, trainer.runtime
     size = sum(p.numel() for p in trainer.model.parameters())
     shape = " x ".join(map(str, config.data.shape))
-    kind = f"{trainer.model.num_stages} stage(s)" if config.method.is_ardm else f"method {config.method.name}"
+    stages = f"{trainer.model.num_stages} stage{'s' * (trainer.model.num_stages > 1)}"
+    kind = stages if config.method.is_ardm else f"method {config.method.name}"
     train, num_processes = config.train, runtime.team.size
     shards = f" in {train.num_shards} shards" if train.num_shards > 1 else ""
     processes = f" by {num_processes} processes" if num_processes > 1 else ""
@@ -227,7 +227,7 @@ def evaluation_line(metrics: dict[str, Any], config: RunConfig, num_classes: int
 
 def profile_line(title: str, num_observations: int, items: str) -> str:
     """A line about the measurement that follows the last step."""
-    return f"saved; measuring the {title} in {num_observations} draws, {items} (Ctrl-C stops, --resume goes on)"
+    return f"saved; measuring the {title} in {num_observations} draws, {items} (Ctrl-C stops, continue with --resume)"
 
 
 @contextmanager

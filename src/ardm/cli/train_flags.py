@@ -96,7 +96,7 @@ def check_together(config: RunConfig, arguments: Sequence[str]) -> None:
     given, method = {*map(flag_in, arguments)}, config.method
     has_order = config.train.order is not None or "--resume" in given
     no_order = "is for a run that trains for an order: give --order too"
-    no_cross_entropy = f"must be left out: the method {method.name} has no cross-entropy beside its bits"
+    no_cross_entropy = f"must be left out: the method {method.name} has no cross-entropy besides its bits"
     no_noise = "is for D3PMs: give --method d3pm-absorbing, d3pm-uniform or d3pm-gaussian"
     no_mixture = "is for mixtures of logistics (sound without --base)"
     for flag, has_effect, reason in (

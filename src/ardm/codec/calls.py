@@ -119,11 +119,11 @@ class NetworkCaller:
     ) -> None:
         num_variables = math.prod(shape)
         if not np.array_equal(np.sort(orders), np.arange(num_variables)[None].repeat(depth.num_stages, 0)):
-            raise ValueError(
-                f"expected {depth.num_stages} order(s) that hold each of 0..{num_variables - 1} exactly once"
-            )
+            raise ValueError(f"expected an order of 0..{num_variables - 1} for each of {depth.num_stages} stages")
         if (schedule.num_stages, schedule.first_step, schedule.num_steps) != (depth.num_stages, 0, num_variables):
-            raise ValueError(f"the schedule must have {depth.num_stages} stage(s) of steps 0..{num_variables - 1}")
+            raise ValueError(
+                f"the schedule must have steps 0..{num_variables - 1} in each stage, {depth.num_stages} in all"
+            )
         self.num_variables, self.device = num_variables, device
         self._levels = depth.levels.to(device)
         self._network, self._shape = network, shape

@@ -35,7 +35,7 @@ class CodingPlan:
         """Raise a ValueError unless the schedules fit these numbers of stages and variables."""
         for s in self.schedules:
             if (s.num_stages, s.first_step, s.num_steps) != (num_stages, 0, num_variables):
-                raise ValueError(f"expected schedules for {num_stages} stage(s) of {num_variables} variables")
+                raise ValueError(f"expected schedules for stages x variables = {num_stages} x {num_variables}")
 
     def schedule_for(self, num_calls: int) -> int:
         """The index of the schedule with the most calls within a budget."""

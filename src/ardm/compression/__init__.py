@@ -1,1 +1,1 @@
-"""Users' files to compressed ones and back: media, folders, commands' work, the two functions of the API."""
+"""Users' files to compressed files and back, and `ardm.compress` and `ardm.decompress`."""

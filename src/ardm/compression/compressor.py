@@ -49,13 +49,13 @@ class Compressor:
 
     def _to_files(self, sources: Sequence[Source], output: Path | None) -> Outcome:
         outcome = Outcome()
-        for group in self._groups(self._placed(sources, output, outcome)):
+        for group in self._groups(sources, output, outcome):
             files = [self.codec.file_of(one.entry) for one in group]
-            is_right = self._are_right([one.content for one in group], files)
-            for one, data, right in zip(group, files, is_right, strict=True):
+            verified = self._verified([one.content for one in group], files)
+            for one, data, is_exact in zip(group, files, verified, strict=True):
                 path = target_of(one.source, output)
                 try:
-                    if not right:
+                    if not is_exact:
                         raise ArdmError("it is not restored exactly, so no file was written; please report this")
                     write_file(path, data)
                     outcome.done.append(one.done(path, len(data)))
@@ -70,7 +70,7 @@ class Compressor:
         digests: dict[str, bytes] = {}
         if exists := append and path.exists():
             _check_new(sources, path)
-        compressed = itertools.chain.from_iterable(self._groups(self._placed(sources, path, outcome)))
+        compressed = itertools.chain.from_iterable(self._groups(sources, path, outcome))
         first = next(compressed, None)
         if first is None:
             return outcome
@@ -85,7 +85,10 @@ class Compressor:
         outcome.notes.extend(length_notes(outcome.done))
         return outcome
 
-    def _groups(self, pairs: Iterator[tuple[Source, Placement]]) -> "Iterator[list[_Compressed]]":
+    def _groups(
+        self, sources: Sequence[Source], output: Path | None, outcome: Outcome
+    ) -> "Iterator[list[_Compressed]]":
+        pairs = filter(None, (self._placed(source, output, outcome) for source in sources))
         for group in grouped(pairs, lambda pair: len(pair[1].content.raw), self.batching.num_processes):
             start = time.perf_counter()
             entries = self.codec.encode([placed for _, placed in group], self.options, self.batching)
@@ -95,25 +98,21 @@ class Compressor:
             group.clear()  # verification needs the memory of the placements
             yield compressed
 
-    def _placed(
-        self, sources: Sequence[Source], output: Path | None, outcome: Outcome
-    ) -> Iterator[tuple[Source, Placement]]:
-        for source in sources:
-            try:
-                self._check_target(source, output)
-                if source.path.suffix.lower() in (SINGLE_SUFFIX, ARCHIVE_SUFFIX):
-                    raise DataError(f"{source.path} is compressed already; `ardm decompress` restores it")
-                Limits().check("content_bytes", source.path.stat().st_size)
-                placed = self.codec.place(self.codec.layout.read(source.path))
-            except (ArdmError, OSError) as error:
-                outcome.fail(source.path, error)
-                continue
-            fields, rate = placed.content.fields, self.codec.sample_rate
-            if isinstance(fields, SoundFields) and fields.sample_rate != rate:
-                outcome.notes.append(
-                    f"{source.path} has {fields.sample_rate} Hz, and the model is for {rate} Hz: expect more bits"
-                )
-            yield source, placed
+    def _placed(self, source: Source, output: Path | None, outcome: Outcome) -> tuple[Source, Placement] | None:
+        try:
+            self._check_target(source, output)
+            if source.path.suffix.lower() in (SINGLE_SUFFIX, ARCHIVE_SUFFIX):
+                raise DataError(f"{source.path} is compressed already; `ardm decompress` restores it")
+            Limits().check("content_bytes", source.path.stat().st_size)
+            placed = self.codec.place(self.codec.layout.read(source.path))
+        except (ArdmError, OSError) as error:
+            outcome.fail(source.path, error)
+            return None
+        fields, rate = placed.content.fields, self.codec.sample_rate
+        if isinstance(fields, SoundFields) and fields.sample_rate != rate:
+            rates = f"has {fields.sample_rate} Hz, and the model is for {rate} Hz"
+            outcome.notes.append(f"{source.path} {rates}: expect more bits")
+        return source, placed
 
     def _check_target(self, source: Source, output: Path | None) -> None:
         if output is not None and output.suffix == ARCHIVE_SUFFIX:
@@ -122,7 +121,7 @@ class Compressor:
         elif (target := target_of(source, output)).exists() and not self.force:
             raise DataError(f"{target} already exists; --force replaces it")
 
-    def _are_right(self, contents: Sequence[Content], files: Sequence[bytes]) -> list[bool]:
+    def _verified(self, contents: Sequence[Content], files: Sequence[bytes]) -> list[bool]:
         """Whether each compressed file is restored to its content."""
         if not self.verify:
             return [True] * len(contents)
@@ -161,7 +160,7 @@ class _Compressed:
 
 
 def target_of(source: Source, output: Path | None) -> Path:
-    """The path of a file's compressed form: beside it, `output` if that names a single file, or in that folder."""
+    """The path of a file's compressed form: next to it, `output` if that names a single file, or in that folder."""
     if output is None:
         return source.path.with_name(source.path.name + SINGLE_SUFFIX)
     return output if output.suffix == SINGLE_SUFFIX else output / (source.name + SINGLE_SUFFIX)

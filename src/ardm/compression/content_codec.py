@@ -222,7 +222,7 @@ def load_codec(source: str | Path, device: torch.device | str = "cpu") -> Conten
     """The codec of an exact model, given as a path, a bundled name or OWNER/NAME[/FILE] on the Hugging Face hub."""
     path = find_model(source)
     if not is_model(path):
-        raise CheckpointError(f"{path} is no model; give an exact model's file, as `ardm export` makes it")
+        raise CheckpointError(f"{path} is not a model; give an exact model's file, as `ardm export` makes it")
     trained = load_model(path, device)
     if trained.exact is None:
         raise UsageError(f"{path} holds trained weights; make an exact model of it with `ardm export {path} -o MODEL`")

@@ -120,6 +120,7 @@ def grouped(things: Iterable[T], num_bytes: Callable[[T], int], num_processes: i
     for thing in things:
         group.append(thing)
         total += num_bytes(thing)
+        del thing  # callers clear a group to free its memory
         if total >= num_processes * GROUP_BYTES or len(group) >= num_processes * GROUP_SIZE:
             yield group
             group, total = [], 0

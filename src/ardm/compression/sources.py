@@ -120,7 +120,7 @@ def _sources(argument: str, suffixes: Collection[str], folder_names: bool) -> li
 def _sources_below(folder: Path, suffixes: Collection[str], folder_names: bool) -> list[Source]:
     for below in (folder, *folder.rglob("*/")):  # a search would leave out an unreadable folder's files silently
         if not is_hidden(below.relative_to(folder)) and not os.access(below, os.R_OK | os.X_OK):
-            raise DataError(f"the folder {below} may not be read")
+            raise DataError(f"the folder {below} cannot be read (permission denied)")
     found = ((file, file.suffix.lower()) for file in files_below(folder))
     files = sorted(
         file for file, suffix in found if (suffix in suffixes if suffixes else suffix not in COMPRESSED_SUFFIXES)

@@ -112,7 +112,7 @@ class SharedItems:
     def _parts(
         self, items: Items, sizes: Sequence[int], payloads: Sequence[bytes] | None, batching: Batching
     ) -> list[_Part]:
-        """A part for each process: neighbouring bundles, with about as many windows in each part."""
+        """A part for each process: neighbouring bundles, with about equal numbers of windows."""
         parts, first_item = [], 0
         for bundles in even_ranges(sizes, self._workers.team.size):
             part_sizes = list(sizes[bundles.start : bundles.stop])

@@ -16,7 +16,7 @@ GZIP_START = b"\x1f\x8b"
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place, flushed to disk, when the block succeeds."""
+    """A temporary path next to `path` that takes its place, flushed to disk, when the block succeeds."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:

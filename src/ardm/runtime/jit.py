@@ -11,8 +11,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def compiled(**options: Any) -> Callable[[Function], Function]:
     """`numba.njit` with these options, cached on disk if any cache directory is writable.
 
-    Numba looks for one when a function is decorated (NUMBA_CACHE_DIR, beside the source, the user's cache) and raises a
-    RuntimeError if there is none, as in a read-only installation; functions are then compiled in every run. Decorate
+    Numba looks for one when a function is decorated (NUMBA_CACHE_DIR, next to the source, the user's cache) and raises
+    a RuntimeError if there is none, as in a read-only installation; functions are then compiled in every run. Decorate
     them with `typing.no_type_check` too, so that the tests' import hook does not wrap them.
     """
 

@@ -32,7 +32,7 @@ from ardm.tasks.plan import make_orders, make_schedule
 
 States = Int[np.ndarray, "N D"]
 """Classes of N items; a variable that a one-stage model has not revealed has class K."""
-Look = Callable[[], Tensor]
+ReadState = Callable[[], Tensor]
 """Returns the state of a batch after a call, on the device."""
 
 
@@ -110,7 +110,7 @@ def draw(
         return _draw_batches(start, schedule.num_calls, model.shape, runtime, options)
 
 
-def _baseline_chain(model: methods.Baseline, num_items: int, generator: torch.Generator) -> Iterator[Look]:
+def _baseline_chain(model: methods.Baseline, num_items: int, generator: torch.Generator) -> Iterator[ReadState]:
     return (state.cpu for state in methods.sample_chain(model, num_items, generator))
 
 
@@ -121,7 +121,7 @@ def chain(
     generator: torch.Generator,
     options: DrawOptions = DEFAULTS,
     gaps: GappedItem | None = None,
-) -> Iterator[Look]:
+) -> Iterator[ReadState]:
     """The state of a batch after each call."""
     orders, schedule = make_orders(options.order, schedule, num_items, model.shape, generator)
     given = None
@@ -132,12 +132,12 @@ def chain(
         yield partial(step.shown, model.depth)
 
 
-def keep_states(looks: Iterable[Look], calls: Sequence[int], options: DrawOptions = DEFAULTS) -> list[States]:
+def keep_states(readers: Iterable[ReadState], calls: Sequence[int], options: DrawOptions = DEFAULTS) -> list[States]:
     """The states of a batch after some calls, the last of which ends it."""
     kept: list[States] = []
-    for call, look in enumerate(islice(looks, calls[-1]), start=1):
+    for call, read in enumerate(islice(readers, calls[-1]), start=1):
         if call in calls:
-            kept.append(look().cpu().numpy())
+            kept.append(read().cpu().numpy())
             options.on_state(call, kept[-1])
         options.on_call()
     return kept
@@ -156,7 +156,7 @@ def calls_to_keep(num_calls: int, num_states: int) -> list[int]:
 
 
 def _draw_batches(
-    start: Callable[[int, torch.Generator], Iterator[Look]],
+    start: Callable[[int, torch.Generator], Iterator[ReadState]],
     num_calls: int,
     shape: Shape,
     runtime: Runtime,

@@ -104,6 +104,6 @@ def items_to_score(
     items = corpus.items(split, trained.model.shape)
     count = len(items) if limit is None else min(limit, len(items))
     is_one_file = path.is_file() and trained.config.data.medium != "text"
-    of_split = "" if is_one_file else f", {split} split"
+    of_split = "" if is_one_file else ", the whole data" if split == "all" else f", {split} split"
     chosen = torch.from_numpy(items[spread(count, len(items))].astype("int64"))
     return chosen, f"{count} of {len(items)} items of {corpus.title}{of_split}"

@@ -113,7 +113,9 @@ def restore_state(trainer: Trainer, folder: Path) -> str | None:
         tensors, description = read_tensors(folder / STATE_FILE, KIND)
     saved = RunConfig.from_dict(description["config"])  # adds fields newer than the run
     if changed := changed_fields(saved.to_dict(), trainer.config.to_dict()):
-        words = ", ".join(FIELD_WORDS.get(name, name.replace("_", " ")) for name in changed)
+        words = ", ".join(
+            FIELD_WORDS.get(name, name.replace("num_", "number of ").replace("_", " ")) for name in changed
+        )
         raise UsageError(
             f"the run in {folder} was started with another {words}; resume it with the same flags "
             "(only steps, intervals and shards may change)"

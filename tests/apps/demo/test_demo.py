@@ -288,7 +288,7 @@ def test_a_medium_without_a_model_or_a_file_is_left_out_and_named(bundled, examp
 def test_missing_examples(bundled, tmp_path, monkeypatch, capsys):
     out = ["-o", str(tmp_path / "out")]
     status, line = fails(capsys, ["demo", *out, "--examples", str(tmp_path / "no")])
-    assert (status, "is no folder" in line) == (2, True)
+    assert (status, "is not a folder" in line) == (2, True)
     (tmp_path / "empty").mkdir()
     status, line = fails(capsys, ["demo", *out, "--examples", str(tmp_path / "empty")])
     assert (status, "holds no file for the bundled models (audio, images, text)" in line) == (1, True)

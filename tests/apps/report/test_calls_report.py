@@ -19,8 +19,8 @@ def test_one_variable_per_call_is_the_first_budget(generator):
     model = order_agnostic(2, 3).model
     estimate = bound(model, torch.zeros(4, 3, dtype=torch.long), generator, num_passes=4)
     orders = [
-        Row(order="random", schedule="one a call", calls=3, estimate=estimate),
-        exact_row("raster", "one a call", 3, 1.5),
+        Row(order="random", schedule="one variable per call", calls=3, estimate=estimate),
+        exact_row("raster", "one variable per call", 3, 1.5),
     ]
     budgets = [
         exact_row(o, s, 2, 1.75)

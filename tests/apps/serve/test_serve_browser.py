@@ -239,7 +239,7 @@ def test_bits_of_pixels_are_drawn(page, tmp_path, monkeypatch):
 def test_bad_files_get_a_clear_line(page, tmp_path):
     page.set_input_files("#image-file", written(tmp_path, "a.png", b"no image"))
     page.wait_for_selector("#images-error:visible")
-    assert page.locator("#images-error").text_content() == "a.png is no image that this browser can read"
+    assert page.locator("#images-error").text_content() == "a.png is not an image that this browser can read"
     page.click("#tab-compress")
     page.set_input_files("#compress-file", written(tmp_path, "b.ardm", b"nonsense"))
     page.wait_for_selector("#compress-error:visible")

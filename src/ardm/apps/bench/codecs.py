@@ -37,7 +37,7 @@ class NetworkFigures:
     """Calls per item, as they are made."""
     device: str
     batch_size: int
-    """Maximal number of rows per call."""
+    """Maximum number of rows per call."""
     ideal_bits_per_variable: float
     """-log2 of the network's probability of the items, in the order and with the calls that they are coded with."""
     payload_above_ideal_bits: float
@@ -108,7 +108,7 @@ class NetworkCodec(Rival):
     device: str
     """The network's device."""
     batch_size: int
-    """Maximal number of rows per call."""
+    """Maximum number of rows per call."""
 
     @abstractmethod
     def coded_bits(self, items: Sequence[Item], files: Sequence[bytes]) -> CodedBits:

@@ -61,7 +61,7 @@ def time_loader(
     forget(path)
     sampler = load_corpus(config.data, path).sampler(config.data.shape, runtime.device)
     assert isinstance(sampler, StreamSampler)
-    sampler.finish = lambda values, generator: values  # work on the device is no part of loading
+    sampler.finish = lambda values, generator: values  # work on the device is not part of loading
     cold, num_batches = time_batches(sampler, config.train.shard_size, seconds=seconds)
     warm, _ = time_batches(sampler, config.train.shard_size, num_batches=num_batches)
     streaming = None

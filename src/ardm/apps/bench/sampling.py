@@ -36,7 +36,7 @@ class SampleTiming:
     num_calls: int
     """Calls per item."""
     batch_size: int
-    """Maximal number of items per call."""
+    """Maximum number of items per call."""
     seconds: float
     """Seconds for all items, with their orders and the copy to the host."""
     items_per_second: float

@@ -21,7 +21,7 @@ from ardm.tasks.fill import fill, steps_of_gaps
 GAP_ORDER = "halton"
 """An order that spreads variables out, which costs the fewest bits with few calls."""
 GAP_CALLS = 50
-"""Maximal number of network calls for the gaps of an item."""
+"""Maximum number of network calls for the gaps of an item."""
 GAP_TEMPERATURE = 0.8
 """A little below 1, the model itself, because among few samples none should be odd."""
 WORDS_PER_GAP = 4

@@ -67,7 +67,7 @@ def find_examples(folder: Path | None) -> Path:
     if found.is_dir():
         return found
     if folder is not None:
-        raise UsageError(f"{folder} is no folder; give one of small images, texts (.txt) and 16-bit sounds")
+        raise UsageError(f"{folder} is not a folder; give one of small images, texts (.txt) and 16-bit sounds")
     raise UsageError(
         "this installation has no files to show: give a folder of small images, texts (.txt) and 16-bit sounds "
         "with --examples FOLDER; the repository has one, examples/"

@@ -57,10 +57,11 @@ def report_page(results: DemoResults) -> str:
 
 def footer(results: DemoResults) -> str:
     """The versions, the hardware, the seed and the time."""
+    threads = f"{torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)}"
     devices = ", ".join(sorted({str(part.model.runtime.device) for part in results.parts}))
     return (
         f"ardm {__version__}, torch {torch.__version__}, Python {platform.python_version()}, {devices}, "
-        f"{torch.get_num_threads()} thread(s), {platform.machine()}; seed {results.seed}; {results.seconds:.0f} "
+        f"{threads}, {platform.machine()}; seed {results.seed}; {results.seconds:.0f} "
         f"seconds in all, {time.strftime('%Y-%m-%d %H:%M')}. Play with the models yourself: ardm serve."
     )
 

@@ -45,7 +45,7 @@ class ModelResults:
     filled: Sequence[Filled]
     drawn: Drawn
     plan: Plan | None
-    """The best schedule with as many calls, in random orders; None if the losses have not been measured."""
+    """The best schedule with the same number of calls, in random orders; None if the losses have not been measured."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

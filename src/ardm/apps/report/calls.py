@@ -44,8 +44,8 @@ class CallsReport:
         num_stages, num_variables = self.losses.shape
         full = full_schedule(num_variables, num_stages=num_stages)
         bound = score(self.loaded, self.x, options=self.options)
-        rows = [Row(order="random", schedule="one a call", calls=full.num_calls, estimate=bound)]
-        return rows + [self.row(name, "one a call", full) for name in names]
+        rows = [Row(order="random", schedule="one variable per call", calls=full.num_calls, estimate=bound)]
+        return rows + [self.row(name, "one variable per call", full) for name in names]
 
     def budgets(self, budgets: Sequence[int], names: Sequence[str], planned_in: Sequence[str]) -> list[Row]:
         """For each budget: the named schedules in random orders, and the planned one in fixed orders."""

@@ -18,7 +18,7 @@ from ardm.data.sound_files import Sound
 from ardm.errors import DataError
 
 DICTIONARY_BYTES = 1_000_000
-"""Maximal size of a dictionary for zstd."""
+"""Maximum size of a dictionary for zstd."""
 
 
 @dataclass(frozen=True, kw_only=True)

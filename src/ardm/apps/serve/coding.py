@@ -189,11 +189,11 @@ def read_content(codec: ContentCodec, data: bytes, name: str, limits: PageLimits
 
 
 def check_image(data: bytes, name: str, max_pixels: int) -> None:
-    """Raise a DataError for a file that is no image or has too many pixels, from its header alone."""
+    """Raise a DataError for a file that is not an image or has too many pixels, from its header alone."""
     try:
         with Image.open(io.BytesIO(data), formats=IMAGE_FORMATS) as image:
             width, height = image.size
     except DAMAGE:
-        raise DataError(f"{name} is no image that can be read; PNG, WebP, BMP, GIF, TIFF and JPEG are") from None
+        raise DataError(f"{name} is not an image that can be read; PNG, WebP, BMP, GIF, TIFF and JPEG are") from None
     if width * height > max_pixels:
         raise TooLargeError(f"{name} has {width} x {height} pixels; this page takes up to {max_pixels:,} in all")

@@ -37,7 +37,7 @@ class BenchCall(OfPresets):
 
         trained = load(self.model, self.device).trained
         if trained.exact is None:
-            raise UsageError(f"{self.model} is no exact model; ardm export makes one of it")
+            raise UsageError(f"{self.model} is not an exact model; ardm export makes one of it")
         row = time_exact_call(trained, trained.exact, name=self.model.name, **how)
         self.show([row], f"{COLUMNS} {'integers':>11} {'float32':>11}", exact_call_line)
 

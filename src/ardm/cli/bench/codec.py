@@ -24,7 +24,7 @@ class BenchCodec(OnDevice):
     """Measure the bits and times of an exact model's codec, and of PNG, JPEG XL, PPMd, FLAC and others."""
 
     files: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE...")] = ()
-    """Files, folders and patterns, coded whole like by `ardm compress`, to one compressed file each; empty files are
+    """Files, folders and patterns, coded whole, as `ardm compress` does, to one compressed file each; empty files are
     left out."""
     model: Path
     """An exact model's file, or the name of a bundled model."""
@@ -34,7 +34,7 @@ class BenchCodec(OnDevice):
     calls: tuple[int, ...] = ()
     """Budgets of calls: the model's best schedule within each; by default the model's own choice."""
     items: int = 100
-    """Maximal number of items or files, spread evenly over the split or over all files."""
+    """Maximum number of items or files, spread evenly over the split or over all files."""
     split: Literal["test", "valid"] | None = None
     """Split of the data set; test by default."""
     seed: int | None = None
@@ -42,7 +42,7 @@ class BenchCodec(OnDevice):
     ours_only: bool = False
     """Leave the other codecs out."""
     batch_size: int | None = None
-    """Maximal number of rows per call; by default it suits the device."""
+    """Maximum number of rows per call; by default it suits the device."""
 
     def measure(self) -> None:
         media, benchmark = self._benchmark()

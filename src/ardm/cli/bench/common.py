@@ -5,11 +5,9 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-import tyro
-
-from ardm.cli.common import OutputPath, hardware, require_positive
+from ardm.cli.common import Device, OutputPath, hardware, require_positive
 from ardm.errors import UsageError
 from ardm.presets import PRESETS, PresetName
 from ardm.runtime.files import check_writable, to_json, write_output
@@ -68,8 +66,7 @@ class Benchmark(ABC):
 class OnDevice(Benchmark):
     """A benchmark of networks."""
 
-    device: Annotated[str | None, tyro.conf.arg(help_behavior_hint="(default: cuda if available)")] = None
-    """Device of the networks: cpu or cuda."""
+    device: Device = None
 
     def runtime(self) -> "Runtime":
         from ardm.runtime.device import Runtime

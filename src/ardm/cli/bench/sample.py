@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ardm.cli.bench.common import OfPresets, gibibytes
-from ardm.cli.common import facts_of, require_call_per_stage, require_positive
+from ardm.cli.common import facts_of, require_calls, require_positive
 from ardm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class BenchSample(OfPresets):
         time_row = partial(time_sampling, batch_size=self.batch_size or BATCH_SIZE, seconds=self.seconds)
         for source in self._sources():
             for calls in self.calls:
-                require_call_per_stage(calls, source.model.num_stages)
+                require_calls(calls, source.model.num_stages)
             for schedule in map(source.schedule_of, self.calls):
                 for num_items in self.items:
                     yield time_row(source, schedule, self.runtime(), num_items=num_items)

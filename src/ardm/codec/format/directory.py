@@ -108,7 +108,7 @@ def _decode_name(cursor: Cursor) -> str:
     try:
         name = cursor.take(cursor.varint(1, MAX_NAME_BYTES)).decode()
     except UnicodeDecodeError:
-        raise DamagedError("a name is no valid UTF-8") from None
+        raise DamagedError("a name is not valid UTF-8") from None
     problem = name_problem(name)
     if problem:
         raise DamagedError(f"the name {name!r} is not allowed: {problem}")

@@ -171,7 +171,7 @@ def decode_header(cursor: Cursor, *, is_listed: bool = False) -> Header:
         options = Options(model=cursor.take(MODEL_BYTES))
     fields = decode_fields(flags & 7, cursor)
     if has_options and not is_listed and options is not None and options.is_default:
-        raise DamagedError("it states default options")
+        raise DamagedError("it repeats default options, which must be left out")
     return Header(fields=fields, method=method, has_side=bool(flags & _HAS_SIDE), options=options)
 
 

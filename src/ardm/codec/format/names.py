@@ -14,7 +14,7 @@ def name_problem(name: str) -> str | None:
     if not 1 <= len(name.encode(errors="replace")) <= MAX_NAME_BYTES:
         return f"it must take 1..{MAX_NAME_BYTES} bytes"
     if any("\ud800" <= character <= "\udfff" for character in name):
-        return "it is no valid Unicode"
+        return "it is not valid Unicode"
     if _CONTROL.search(name):
         return "it holds a control character"
     if "\\" in name or _DRIVE.match(name):

@@ -54,9 +54,9 @@ def read_short(data: bytes) -> Short:
         content, is_first = data[:-_CHECK_BYTES], data[:1].hex() == _FIRST_MAGIC
         magic, size = (_FIRST_MAGIC, _FIRST_START_BYTES) if is_first else (_MAGIC, _START_BYTES)
         if not is_short(content) or len(content) <= size:
-            raise DamagedError("it is cut short, or no ardm file")
+            raise DamagedError("it is cut short, or not an ardm file")
         if _check(content) != data[-_CHECK_BYTES:]:
-            raise DamagedError("its check does not match its bytes, or it is no ardm file")
+            raise DamagedError("its check does not match its bytes, or it is not an ardm file")
     model = content[:size].hex().removeprefix(magic)
     return Short(model=model, payload=content[size:], version=1 if is_first else SHORT_VERSION)
 

@@ -108,7 +108,7 @@ def _is_grey(fields: ImageFields, side: bytes) -> bool:
     equal_channels, has_alpha = bool(first & EQUAL_CHANNELS), first & ~EQUAL_CHANNELS != NO_ALPHA
     fits = has_alpha == fields.mode.endswith("A") and (has_alpha or len(side) == equal_channels)
     if not fits or (equal_channels and not is_rgb):
-        raise DamagedError(f"its side bytes are none of an image of mode {fields.mode}")
+        raise DamagedError(f"its side bytes do not fit an image of mode {fields.mode}")
     return equal_channels or not is_rgb
 
 
@@ -135,7 +135,7 @@ def decode_alpha(side: bytes, height: int, width: int) -> Plane:
     """The alpha plane that side bytes hold."""
     form, data = side[0] & ~EQUAL_CHANNELS, side[1:]
     if form > CONSTANT or (form == CONSTANT and len(data) != 1):
-        raise DamagedError(f"its alpha has a form without meaning: {form}")
+        raise DamagedError(f"its alpha has an unknown form: {form}")
     if form == CONSTANT:
         return np.full((height, width), data[0], np.uint8)
     plain = inflate(data, height * width)

@@ -133,7 +133,7 @@ def read_gaps(path: Path, mask: str | None, height: int, width: int) -> Bool[np.
         return read_mask(Path(mask), height, width)
     left, top, right, bottom = map(int, rectangle.groups())
     if not (left < right <= width and top < bottom <= height):
-        raise UsageError(f"--mask {mask} is no rectangle LEFT,TOP,RIGHT,BOTTOM within {width} x {height} pixels")
+        raise UsageError(f"--mask {mask} is not a rectangle LEFT,TOP,RIGHT,BOTTOM within {width} x {height} pixels")
     gaps = np.zeros((height, width), bool)
     gaps[top:bottom, left:right] = True
     return gaps

@@ -53,7 +53,7 @@ class SoundLayout(Layout[SoundFields]):
     def sizes(self, fields: SoundFields, side: bytes) -> list[Shape]:
         """One canvas, or two."""
         if side not in (SEPARATE, DIFFERENCE, EQUAL) or (side and fields.num_channels == 1):
-            raise DamagedError(f"its channels have a form without meaning: {side[:8].hex()}")
+            raise DamagedError(f"its channels have an unknown form: {side[:8].hex()}")
         return [(fields.num_samples,)] * (1 if side == EQUAL else fields.num_channels)
 
     def raw(self, fields: SoundFields, side: bytes, canvases: Sequence[Canvas]) -> bytes:

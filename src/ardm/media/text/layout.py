@@ -120,7 +120,7 @@ def decode_escapes(side: bytes, length: int) -> tuple[Int[np.ndarray, "E"], UInt
     try:
         codes = _code_points(cursor.rest().decode())
     except UnicodeDecodeError:
-        raise DamagedError("its escaped characters are no valid UTF-8") from None
+        raise DamagedError("its escaped characters are not valid UTF-8") from None
     if len(codes) != count or places[-1] >= length:
         raise DamagedError("its escaped characters do not fit their places")
     return places, codes

@@ -364,7 +364,7 @@ class Images {
   async load(file) {
     try {
       if (file.size > 32 * 2 ** 20) throw new Error(`${file.name} has ${bytesText(file.size)}, too many for this page`);
-      this.source = await createImageBitmap(file).catch(() => { throw new Error(`${file.name} is no image that this browser can read`); });
+      this.source = await createImageBitmap(file).catch(() => { throw new Error(`${file.name} is not an image that this browser can read`); });
       this.fit();
       this.controls.runner.fail("");
       this.note.textContent = `${file.name}, ${this.source.width} × ${this.source.height}: paint what to fill.${this.caveat()}`;
@@ -648,7 +648,7 @@ class Texts {
     const total = result.bits[0].reduce((sum, b) => sum + b, 0);
     this.results.replaceChildren(
       shadedText(result.texts[0], { bits: result.bits[0] }),
-      make("p", { className: "note", textContent: `${total.toFixed(1)} bits, ${(total / result.bits[0].length).toFixed(2)} ${this.controls.chosen.unit}, characters in a spread-out order, one a call` }));
+      make("p", { className: "note", textContent: `${total.toFixed(1)} bits, ${(total / result.bits[0].length).toFixed(2)} ${this.controls.chosen.unit}, characters in a spread-out order, one per call` }));
   }
 }
 
@@ -926,7 +926,7 @@ class Compress {
       canvas.className = "spectrogram";
       parts.push(make("img", { className: "spectrogram", src: pngUrl(looks.spectrogram), alt: "Spectrogram" }), canvas);
       requestAnimationFrame(() => drawPeaks(canvas, bits.columns, { onGround: true }));
-      parts.push(make("p", { className: "note", textContent: `0 to ${Math.max(...bits.columns).toFixed(1)} bits a sample` }));
+      parts.push(make("p", { className: "note", textContent: `0 to ${Math.max(...bits.columns).toFixed(1)} bits per sample` }));
     }
     return parts;
   }
@@ -946,7 +946,7 @@ class Compress {
       const y = Math.min(height - 1, Math.floor((event.clientY - box.top) / box.height * height));
       note.textContent = ` · at ${x}, ${y}: ${values[y * width + x].toFixed(1)} bits`;
     });
-    const scale = legend(most, "bits a pixel");
+    const scale = legend(most, "bits per pixel");
     scale.append(note);
     return [make("div", { className: "pictures" }, make("img", { src: pngUrl(picture), alt: "The image" }), canvas), scale];
   }
@@ -1022,7 +1022,7 @@ function listenToTheme() {
 
 async function begin() {
   listenToTheme();
-  // A file dropped beside the places for it must not replace the page.
+  // A file dropped next to the places for it must not replace the page.
   for (const kind of ["dragover", "drop"]) window.addEventListener(kind, (event) => event.preventDefault());
   try {
     const response = await fetch("/api/models");
