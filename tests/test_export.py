@@ -105,17 +105,17 @@ def test_schedules_rise_to_one_call_per_variable(run):
 
 
 def test_bad_input(run, capsys, tmp_path):
-    fails(capsys, 2, "is an exact model already", "export", run / "exact", "-o", tmp_path / "again")
+    fails(capsys, 2, "is already an exact model", "export", run / "exact", "-o", tmp_path / "again")
     fails(capsys, 2, "--items must be positive", "export", run / "run", "-o", tmp_path / "x", "--items", "0")
     lost = tmp_path / "lost"
     shutil.copytree(run / "run", lost)
     (lost / "data.txt").unlink()
-    fails(capsys, 2, "does not say where its data lies; give it with --data", "export", lost, "-o", tmp_path / "x")
+    fails(capsys, 2, "does not say where its data is; give it with --data", "export", lost, "-o", tmp_path / "x")
     (lost / "data.txt").write_text(str(tmp_path / "gone") + "\n")
     fails(capsys, 1, "gone", "export", lost, "-o", tmp_path / "x")
     fails(capsys, 2, "Missing from ardm bench codec: --model PATH", "bench", "codec")
     data = ["--data", run / "text.txt"]
-    fails(capsys, 2, "make an exact model of it", "bench", "codec", "--model", run / "run", *data)
+    fails(capsys, 2, "make an exact model from it", "bench", "codec", "--model", run / "run", *data)
     assert not (tmp_path / "x").exists()
 
 

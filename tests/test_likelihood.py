@@ -369,7 +369,7 @@ def test_items_that_cannot_be_scored(x, text, generator):
         ("oa-2", full_schedule(3, num_stages=2), r"expected a schedule of 1 x 3 \(stages x steps\), got 2 x 3"),
         ("base2-4-data", full_schedule(3), r"expected a schedule of 2 x 3 \(stages x steps\), got 1 x 3"),
         ("base2-4-data", full_schedule(2, num_stages=2), "must reach the last variable"),
-        ("base2-4-data", full_schedule(3, num_stages=2, first_step=1), "scores whole items only"),
+        ("base2-4-data", full_schedule(3, num_stages=2, first_step=1), "scores only whole items"),
     ],
 )
 def test_schedules_that_do_not_fit(name, schedule, text):

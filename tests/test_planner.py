@@ -237,8 +237,8 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("losses", "text"),
         [
-            ([1.0, 2.0], r"losses must not increase, stage 0 does after step 0; use monotone\(\)"),
-            ([[3.0, 2.0, 2.0], [3.0, 2.0, 2.5]], "stage 1 does after step 1"),
+            ([1.0, 2.0], r"losses must not increase, but those of stage 0 do after step 0; use monotone\(\)"),
+            ([[3.0, 2.0, 2.0], [3.0, 2.0, 2.5]], "stage 1 do after step 1"),
             ([1.0, np.nan], r"finite and not negative, got nan to nan; monotone\(\) fills NaN"),
             ([np.inf, 1.0], "finite and not negative, got 1.0 to inf"),
             ([1.0, -1.0], "finite and not negative, got -1.0 to 1.0"),

@@ -80,7 +80,7 @@ def test_shape_and_argument_are_kept(method):
     [
         (np.ones((2, 3)), r"expected counts of shape \(1, 3\), got \(2, 3\); one for each loss"),
         (-np.ones(3), "counts must be finite and not negative, got -1.0; use 0 for unvisited"),
-        (np.zeros(3), "expected a visited step in every stage, one has none; observe more losses"),
+        (np.zeros(3), "expected a visited step in every stage, but one has none; observe more losses"),
     ],
 )
 def test_counts(counts, text):

@@ -60,9 +60,9 @@ class TestErrors:
         [
             ((), "expected at least one stage and one call in each, got none; add a start"),
             (((0,), ()), "expected at least one stage and one call in each"),
-            (((0, 2, 2),), "starts must strictly increase, those of stage 0 do not; sort them"),
-            (((0,), (0, 5)), r"starts must lie in 0\.\.4, stage 1 reaches from 0 to 5; count from 0"),
-            (((0, 1), (1, 2)), "all stages must begin at 0, stage 1 reaches from 1 to 2"),
+            (((0, 2, 2),), "starts must strictly increase, but those of stage 0 do not; sort them"),
+            (((0,), (0, 5)), r"starts must lie in 0\.\.4, stage 1 runs from 0 to 5; count from 0"),
+            (((0, 1), (1, 2)), "all stages must begin at 0, stage 1 runs from 1 to 2"),
         ],
     )
     def test_schedules(self, starts, text):

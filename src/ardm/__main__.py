@@ -1,4 +1,4 @@
-"""`ardm` and `python -m ardm`."""
+"""The entry point of `ardm` and `python -m ardm`."""
 
 from ardm.runtime.signals import raise_signals
 

@@ -32,7 +32,7 @@ from ardm.parametrizations import (
 )
 
 MAX_LOGITS = 4096
-"""The most classes that get a logit each."""
+"""The most classes of the data parametrization, which needs a logit for each."""
 EXACT_NETWORKS = {"unet": ExactUNet, "transformer": ExactTransformer, "paper-wavenet": ExactWaveNet}
 MIXTURES: dict[ParametrizationName, type[LogisticMixtureParametrization]] = {
     "logistic": LogisticMixtureParametrization,
@@ -87,7 +87,7 @@ def build_parametrization(config: DepthConfig, num_classes: int) -> Parametrizat
 
 
 def build_exact_core(config: RunConfig, parametrization: Parametrization) -> nn.Module:
-    """The exact form of the network, with all integers zero."""
+    """The exact form of the configured network, with all integers set to zero."""
     if config.network.kind not in EXACT_NETWORKS:
         kinds = ", ".join(EXACT_NETWORKS)
         raise ExactError(f"a {config.network.kind} network has no exact form; these have one: {kinds}")

@@ -1,7 +1,7 @@
 """Files of models and training states: safetensors with a JSON description in the header.
 
-Files are written atomically (see `files`). Loading checks a hash of the tensors and the description, which the header
-holds. Exact models are compressed by gzip, which makes them a quarter to a third smaller.
+Files are written atomically (see `runtime.files`). Loading checks the tensors and the description against a hash in
+the header. Exact models are compressed with gzip, which makes them a quarter to a third smaller.
 """
 
 import gzip
@@ -45,7 +45,7 @@ MODEL_FILE = "model.safetensors"
 GZIP_WBITS = 31
 """Makes zlib expect gzip's header and checksum."""
 MAX_INFLATED_BYTES = 2**30
-"""Limit for the content of a compressed file, which could be a thousand times its size."""
+"""Limit on the decompressed size of a file, which could be a thousand times its compressed size."""
 NUM_CLASSES = {"images": 256, "sound": 2**16}
 """Classes of media without an alphabet."""
 
@@ -70,11 +70,11 @@ class Trained:
     sample_rate: int | None = None
     """Samples per second of a model of sound; None for other data."""
     step: int
-    """Training steps behind the weights."""
+    """Number of training steps that led to these weights."""
     data_title: str
     """Title of the training data."""
     data_fingerprint: str
-    """Hash of the training data, by which they are recognised, so that only their test split is scored."""
+    """Hash by which the training data are recognised, so that only their test split is scored."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +135,7 @@ def load_model(path: Path | str, device: torch.device | str = "cpu") -> TrainedM
     """
     trained = load_any(path, device)
     if isinstance(trained, TrainedBaseline):
-        raise _is_baseline(path, trained.config)
+        raise _baseline_error(path, trained.config)
     return trained
 
 
@@ -158,7 +158,7 @@ def load_profile(path: Path | str) -> Profile:
         if description["kind"] != "baseline":
             return profile_from_tensors("profile", tensors)
         config = RunConfig.from_dict(description["config"])
-    raise _is_baseline(path, config)
+    raise _baseline_error(path, config)
 
 
 def _read_model(path: Path | str) -> tuple[Path, dict[str, Tensor], dict[str, Any]]:
@@ -169,7 +169,7 @@ def _read_model(path: Path | str) -> tuple[Path, dict[str, Tensor], dict[str, An
 
 @contextmanager
 def _naming_errors(path: Path) -> Iterator[None]:
-    """Turn errors about a file's content into a CheckpointError."""
+    """Turn errors about a file's content into a CheckpointError that names the file."""
     try:
         yield
     except (KeyError, TypeError, RuntimeError, ValueError, OverflowError) as error:
@@ -177,9 +177,9 @@ def _naming_errors(path: Path) -> Iterator[None]:
         raise CheckpointError(f"{path} does not describe a model this version can build: {reason}") from error
 
 
-def _is_baseline(path: Path | str, config: RunConfig) -> CheckpointError:
+def _baseline_error(path: Path | str, config: RunConfig) -> CheckpointError:
     name = config.method.name
-    return CheckpointError(f"{path} holds a baseline ({name}), which ardm eval and ardm sample take; expected an ARDM")
+    return CheckpointError(f"{path} holds a baseline ({name}), not an ARDM; ardm eval and ardm sample take baselines")
 
 
 def _trained(tensors: dict[str, Tensor], description: dict[str, Any], device: torch.device | str) -> AnyTrained:
@@ -188,7 +188,7 @@ def _trained(tensors: dict[str, Tensor], description: dict[str, Any], device: to
     num_classes = description["num_classes"] if alphabet is None else alphabet.num_classes
     _check_medium(config.data, description)
     if (description["kind"] == "baseline") == config.method.is_ardm:
-        raise ValueError(f"it is a {description['kind']} of the method {config.method.name}")
+        raise ValueError(f"its kind is {description['kind']}, but its method is {config.method.name}")
     facts = {name: description[name] for name in ("step", "data_title", "data_fingerprint")}
     facts |= {"config": config, "alphabet": alphabet, "sample_rate": description.get("sample_rate")}
     exact = None
@@ -217,7 +217,7 @@ def _check_medium(data: DataConfig, description: dict[str, Any]) -> None:
         raise ValueError(f"its sample rate does not fit data of kind {data.kind}")
     if data.medium in NUM_CLASSES and description["num_classes"] != NUM_CLASSES[data.medium]:
         raise ValueError(
-            f"it has {description['num_classes']} classes, and {data.medium} have {NUM_CLASSES[data.medium]}"
+            f"it has {description['num_classes']} classes, expected {NUM_CLASSES[data.medium]} for {data.medium}"
         )
 
 
@@ -229,9 +229,9 @@ def exact_part(
     network: ExactNetwork,
     coding: CodingPlan,
 ) -> ExactPart:
-    """An exact network and its coding plan with the identity that they and the meaning of classes determine.
+    """The exact part of a model, with the identity that network, coding plan and meaning of classes determine.
 
-    `config` is the file's, because fields that a later version adds must not change the identity of old models.
+    `config` is the one in the file: fields that a later version adds must not change the identity of old models.
     """
     facts = {"network": config["network"], "depth": config["depth"], "shape": shape, "kind": config["data"]["kind"]}
     facts["classes"] = classes.characters if isinstance(classes, Alphabet) else classes
@@ -269,7 +269,7 @@ def _load_exact(
 
 
 def _check_exact_tensors(tensors: dict[str, Tensor], core: nn.Module) -> None:
-    """Raise an error that names a tensor which loading would cast, drop or miss, unnoticed by the identity."""
+    """Raise an error if loading would cast, drop or miss a tensor, which the identity would not reveal."""
     expected = {f"exact/{name}": value for name, value in core.state_dict().items()}
     named = {name for name in tensors if name.startswith(("exact/", "test/"))}
     for name in sorted(named ^ {*expected, *(f"test/{f.name}" for f in fields(SelfTest))}):
@@ -284,7 +284,7 @@ def _kind_of(tensor: Tensor) -> str:
 
 
 def _load_coding(values: dict[str, Any]) -> CodingPlan:
-    """The coding plan of a model file; an error for unknown entries, which the identity would not cover."""
+    """The coding plan of a model file; unknown entries, which the identity would not cover, raise a ValueError."""
     plan = CodingPlan.from_dict(values)
     known = plan.to_dict()
     parts = [(values, known), *zip(values["schedules"], known["schedules"], strict=True)]
@@ -294,7 +294,7 @@ def _load_coding(values: dict[str, Any]) -> CodingPlan:
 
 
 def profile_tensors(name: str, profile: Profile) -> dict[str, Tensor]:
-    """The tensors of a profile in a file."""
+    """The tensors that represent a profile in a file."""
     return {f"{name}/bits": profile.bits, f"{name}/counts": profile.counts}
 
 
@@ -346,13 +346,13 @@ def read_tensors(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, 
     version, writer = description.get("format_version"), description.get("ardm")
     if version != FORMAT_VERSION:
         raise CheckpointError(
-            f"{path} has format version {version}, expected {FORMAT_VERSION}; it was written by ardm {writer}: "
-            "if that is newer than this one, upgrade"
+            f"{path} has format version {version}, expected {FORMAT_VERSION}; it was written by ardm {writer}; "
+            "upgrade if that is newer than this one"
         )
     if description.pop("hash", None) != _hash(tensors, description):
         raise CheckpointError(f"{path} is damaged: its content does not match its hash")
     if description["kind"] not in kinds:
-        raise CheckpointError(f"{path} holds a {description['kind']}, expected a {kinds[0]}")
+        raise CheckpointError(f"{path} is of kind {description['kind']}, expected {kinds[0]}")
     return tensors, description
 
 

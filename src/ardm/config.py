@@ -1,7 +1,7 @@
 """The complete configuration of a run: it travels with every checkpoint, and its fields are the flags of `ardm train`.
 
 A field is a flag of the same name unless `arg` gives another or it is suppressed; its docstring is the flag's help.
-Nothing here imports PyTorch, so that `ardm train --help` is instant. `build` makes models of configurations.
+Nothing here imports PyTorch, so that `ardm train --help` is instant. `build` makes models from configurations.
 """
 
 import dataclasses
@@ -22,9 +22,9 @@ ParametrizationName = Literal["data", "direct", "logistic", "companded"]
 MethodName = Literal["ardm", "d3pm-absorbing", "d3pm-uniform", "d3pm-gaussian", "permuted", "causal"]
 
 ORDER_NAMES: tuple[NamedOrder, ...] = get_args(NamedOrder)
-"""Orders determined by integers alone; files hold the index of one, so a new one goes to the end."""
+"""Orders determined by integers alone. Files hold an order's index in this list, so new orders go at the end."""
 MIXTURE_NAMES: tuple[ParametrizationName, ...] = ("logistic", "companded")
-"""Parametrizations by mixtures of logistics: many classes in one stage."""
+"""Parametrizations that are mixtures of logistics, for many classes in one stage."""
 MAX_VARIABLES = 2**20
 MAX_STEPS = 10**6
 MAX_GAUSSIAN_STEPS = 10_000
@@ -149,7 +149,7 @@ class PaperWaveNetConfig:
     width: int = 256
     """Channels of the network: three quarters from a convolution of the sound, one from an embedding of its values."""
     dilation_cycle: int = 12
-    """Blocks after which the dilation, which doubles from block to block, is 1 again."""
+    """Number of blocks after which the dilation, which doubles from block to block, starts again at 1."""
     # The paper says 11 with a maximum of 2048; the authors' code has 12, which gives that maximum.
 
     def __post_init__(self) -> None:
@@ -282,7 +282,7 @@ class DepthConfig:
         if self.num_components < 1:
             raise ValueError(f"a mixture needs at least one component, got {self.num_components}")
         if not -50 <= self.min_log_scale <= 0:
-            raise ValueError(f"the least log-scale must lie in -50..0, got {self.min_log_scale}")
+            raise ValueError(f"min_log_scale must lie in -50..0, got {self.min_log_scale}")
         if self.base is not None and self.base < 2:
             raise ValueError(f"the base must be at least 2, got {self.base}")
 
@@ -339,7 +339,7 @@ class TrainConfig:
     batch_size: int
     """Items per training step."""
     num_shards: Annotated[int, arg(name="shards")] = 1
-    """Equal parts of a batch, which a process takes in turn (gradient accumulation); new runs have one per process."""
+    """Equal parts of a batch; a process takes its own in turn (gradient accumulation). New runs: one per process."""
     learning_rate: float
     """Peak rate of AdamW."""
     muon_rate: float | None = None
@@ -351,7 +351,7 @@ class TrainConfig:
     warmup_steps: int = 0
     """Steps of linear warm-up."""
     decay_fraction: float = 0.0
-    """Fraction of the steps, the final ones, over which the rate falls linearly to zero."""
+    """Fraction of the steps, at the end, over which the rate falls linearly to zero."""
     clip_norm: float = 1.0
     """Gradients with a larger norm are scaled down to it."""
     ema_decay: float = 0.999
@@ -359,7 +359,7 @@ class TrainConfig:
     cross_entropy_weight: float = 0.0
     """Weight of the authors' cross-entropy term, which is added to the bound; both are in bits."""
     order: Annotated[str | None, arg(metavar=f"{{None,{','.join(ORDER_NAMES)}}}")] = None
-    """Train for this order, to compress in it, in the final steps; the others train for random orders."""
+    """Order to train for in the final steps, so as to compress in it; the other steps train for random orders."""
     order_fraction: float = 0.5
     """Fraction of the final steps trained for --order."""
     order_share: float = 1.0
@@ -380,8 +380,8 @@ class TrainConfig:
         _require_at_least_1(self, *sizes)
         if self.batch_size % self.num_shards:
             raise ValueError(
-                f"a batch of {self.batch_size} items has no {self.num_shards} equal shards (--shards, by default one "
-                "per process)"
+                f"a batch of {self.batch_size} items cannot be split into {self.num_shards} equal shards (--shards, by "
+                "default one per process)"
             )
         for name in ("learning_rate", "muon_rate", "clip_norm"):
             value = getattr(self, name)
@@ -402,7 +402,7 @@ class TrainConfig:
         return self.batch_size // self.num_shards
 
     def rate_factor(self, step: int) -> float:
-        """The rate of a step (from 0) relative to its peak: warm-up, constant, linear decay."""
+        """The learning rate at a step (from 0) relative to its peak: warm-up, constant, linear decay."""
         warmup = (step + 1) / (self.warmup_steps + 1)
         decay_steps = self.decay_fraction * self.steps
         decay = (self.steps - step) / decay_steps if decay_steps else 1.0
@@ -455,7 +455,7 @@ class RunConfig:
             raise ValueError("Gaussian noise needs classes in order, which characters are not; use d3pm-uniform")
         if not isinstance(self.network, CAUSAL_NETWORKS.get(name, NetworkConfig)):
             kinds = "text, and causal for sound with the presets sc09-wavenet and sc09-paper"
-            raise ValueError(f"the method {name} has no form of a {self.network.kind} network: it is for {kinds}")
+            raise ValueError(f"the method {name} does not support a {self.network.kind} network: it is for {kinds}")
         if self.method.is_permuted and getattr(self.network, "kernel", 1) > 1:
             raise ValueError("the method permuted needs --kernel 1: neighbours in an order are far apart")
 

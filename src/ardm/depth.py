@@ -45,7 +45,7 @@ class DepthMap(nn.Module):
         return self.levels[level, x]
 
     def middle(self, values: Int[Tensor, "B D"], level: Int[Tensor, "B D"]) -> Int[Tensor, "B D"]:
-        """A class to show for each value of a level: the mean of those that decay to it, rounded down."""
+        """A class to show for each value of a level: the mean of the classes that decay to it, rounded down."""
         classes = torch.arange(self.num_classes, device=self.levels.device).expand_as(self.levels)
         zeros = classes.new_zeros(len(self.levels), self.num_values)
         sums, counts = (zeros.scatter_add(1, self.levels, part) for part in (classes, torch.ones_like(classes)))

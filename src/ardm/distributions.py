@@ -15,7 +15,7 @@ from torch import Tensor
 
 NEGATIVE_INFINITY = float("-inf")
 LARGEST_UNIFORM = 1 - 2.0**-52
-"""Up to here u * F stays below F however it is rounded, so that only classes of positive probability are drawn."""
+"""For u up to this, u * F stays below F however it is rounded: only classes of positive probability are drawn."""
 
 
 @runtime_checkable
@@ -23,11 +23,11 @@ class ChildDistribution(Protocol):
     """The distributions of the next values of N variables of B items."""
 
     def sample(self, generator: torch.Generator, *, temperature: float = 1.0, top_p: float = 1.0) -> Int[Tensor, "B N"]:
-        """A value for each variable; exact with the defaults."""
+        """A value drawn for each variable; exact with the defaults."""
 
 
 class Children(NamedTuple):
-    """Rows of candidates with their log-probabilities; unreachable ones have -inf."""
+    """Rows of candidate values with their log-probabilities, which are -inf for unreachable values."""
 
     log_probs: Float[Tensor, "B N C"]
     values: Int[Tensor, "B N C"]
@@ -99,13 +99,13 @@ def invert_cdf(log_probs: Float[Tensor, "*B C"], uniform: Float[Tensor, "*B"]) -
     cumulative = log_probs.double().softmax(-1).cumsum(-1)
     threshold = uniform.double().clamp(max=LARGEST_UNIFORM)[..., None] * cumulative[..., -1:]
     index = torch.searchsorted(cumulative, threshold, right=True)[..., 0]
-    return index.clamp(max=log_probs.shape[-1] - 1)  # rows of NaN end beyond the last
+    return index.clamp(max=log_probs.shape[-1] - 1)  # rows of NaN give an index beyond the last
 
 
 def sharpen(log_probs: Float[Tensor, "*B C"], *, temperature: float = 1.0, top_p: float = 1.0) -> Float[Tensor, "*B C"]:
-    """The row at a temperature, cut to the smallest set of likeliest classes with mass >= top_p.
+    """The rows at a temperature, each cut to the smallest set of likeliest classes with mass >= top_p.
 
-    The defaults return the row itself. Samples from a sharpened row have no likelihood under the model.
+    The defaults return the rows themselves. Samples from sharpened rows have no likelihood under the model.
     """
     if not 0 < temperature < math.inf:
         raise ValueError(f"the temperature must be positive and finite, got {temperature}")

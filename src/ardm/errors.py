@@ -22,7 +22,7 @@ class UsageError(ArdmError):
 
 
 class DamagedError(ArdmError):
-    """A compressed file, an archive or one of its entries is damaged, cut short or no such file at all."""
+    """A compressed file, an archive or one of its entries is damaged, cut short or not such a file at all."""
 
 
 class UnknownVersionError(ArdmError):

@@ -1,4 +1,4 @@
-"""Export of a trained model as an exact one: quantisation, a self-test, and the best order and schedules."""
+"""Export a trained model as an exact one: quantisation, a self-test, and the best order and schedules."""
 
 import copy
 import math
@@ -31,18 +31,18 @@ from ardm.schedule import Schedule, cosine_schedule, full_schedule, uniform_sche
 
 CALIBRATION_BATCH = 16
 CLIPS = (1.0, 0.8, 0.65, 0.5)
-"""Fractions of peaks of activations at which clamping is tried."""
+"""Fractions of activation peaks at which clamping is tried."""
 CLIP_PASSES = 2
-"""Passes over the items to measure the bits of each."""
+"""Passes over the items that measure the bits of each clip."""
 TEST_ITEMS = 3
 TEST_OUTPUTS = 32
 CALL_BUDGETS = (5, 10, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500, 1000, 2000, 5000, 10_000)
-"""Numbers of calls of an exact model's schedules, as far as they fit, besides its default and one call per variable."""
+"""Numbers of calls of an exact model's schedules, where they fit, besides its default and one call per variable."""
 ScheduleKind = Literal["planned", "uniform", "cosine"]
 SCHEDULE_KINDS: tuple[ScheduleKind, ...] = get_args(ScheduleKind)
-"""Kinds of schedules to try: planned ones are best for random orders, but perhaps not for the order in use."""
+"""Kinds of schedules to try: planned ones are best for random orders, but perhaps not for the model's own order."""
 PSEUDORANDOM_SEEDS = 4
-"""Random orders to try."""
+"""Number of pseudorandom orders to try."""
 OnStep = Callable[[int], None]
 
 
@@ -74,7 +74,7 @@ def export_model(
         return float(codec.measure(Items.of(items), Batching(on_batch=on_step)).sum())
 
     order = order or best_order(lambda order, items: bits(order, planned[default], items), validation)
-    # With strands only the numbers of calls of a schedule count.
+    # With strands, only a schedule's numbers of calls matter.
     kinds = SCHEDULE_KINDS[:1] if order.name == "strands" else SCHEDULE_KINDS
     families = [make_schedules(losses, num_calls, kind) for kind in kinds]
     schedules = best_family(families, lambda family: bits(order, family[default], validation))
@@ -97,7 +97,7 @@ def best_order(bits: Callable[[OrderChoice, Tensor], float], items: Int[Tensor, 
 def best_family(
     families: Sequence[tuple[Schedule, ...]], bits: Callable[[tuple[Schedule, ...]], float]
 ) -> tuple[Schedule, ...]:
-    """The family of schedules with the fewest bits; a single one is not measured."""
+    """The family of schedules with the fewest bits; a single family is returned without measuring."""
     return families[0] if len(families) == 1 else min(families, key=bits)
 
 
@@ -144,7 +144,7 @@ def exact_network(
 ) -> ExactNetwork:
     """The exact form of the network, calibrated on corrupted items, with the clip that gives the fewest bits.
 
-    Bits are measured on the same items with the same draws for every clip; a single one is not measured.
+    Bits are measured on the same items with the same draws for every clip; a single clip is not measured.
     """
     model = trained.model
     batches = (sample_corruption(model.depth, x, generator) for x in calibration.split(CALIBRATION_BATCH))
@@ -166,7 +166,7 @@ def exact_network(
 
 
 def make_test(model: ARDM, core: torch.nn.Module, items: Int[Tensor, "N D"], generator: torch.Generator) -> SelfTest:
-    """A self-test: items at random steps, with outputs of some variables from float64 arithmetic on a CPU."""
+    """A self-test: items at random steps, with some variables' outputs computed in float64 on a CPU."""
     c = sample_corruption(model.depth, items, generator)
     shape = (-1, *model.shape)
     where = torch.tensor(spread(TEST_OUTPUTS, model.num_variables)).expand(len(items), -1)

@@ -29,7 +29,7 @@ OnBatch = Callable[[int], None]
 Weigh = Callable[[Tensor, Tensor, Tensor], Tensor]
 Z_95 = 1.959964
 MIN_ITEMS_PER_STEP = 4
-"""Items per step and pass, on average, from which on each step is a stratum."""
+"""Each step is a stratum if it has at least this many items per pass on average."""
 
 
 @runtime_checkable
@@ -37,7 +37,7 @@ class Processes(Protocol):
     """Processes that share the items of one estimate; `runtime.team.Team` is the one for torchrun."""
 
     def has(self, number: int) -> bool:
-        """Whether a numbered piece of work is this process's."""
+        """Whether this process does the piece of work with this number."""
 
     def all_gather_in_order(self, pieces: Sequence[tuple[int, T]]) -> list[T]:
         """The numbered results of all processes, sorted by number."""
@@ -134,7 +134,7 @@ def bound(
     on_batch: OnBatch = lambda num_items: None,
     team: Processes = ALONE,
 ) -> Bound:
-    """An unbiased estimate of the bound: in each pass every item meets one (stage, step) and one random order.
+    """An unbiased estimate of the bound: in each pass every item is scored at one (stage, step) in one random order.
 
     Steps are stratified over the items of a pass; the interval counts only the spread that stratification leaves.
     The processes of a team share the batches, and each of them returns the result.
@@ -178,7 +178,7 @@ def _batches(
 
 
 def passes_in_words(num_passes: int) -> str:
-    """The number of passes for a name of an estimator, such as "16 passes"."""
+    """The number of passes in words, such as "16 passes", for the name of an estimator."""
     return "1 pass" if num_passes == 1 else f"{num_passes} passes"
 
 
@@ -220,7 +220,7 @@ def exact_bits(
     on_batch: OnBatch = lambda num_calls: None,
     team: Processes = ALONE,
 ) -> Float[Tensor, "N"]:
-    """-log2 p(x) of each item, in bits, for its order and the schedule: exact, one row of a call for each group.
+    """-log2 p(x) of each item, in bits, for its order and the schedule: exact, one row of a batched call per group.
 
     A schedule that begins at step n takes the first n variables of the order as given and scores the others; one
     that ends before D leaves the last ones out (see `conditional_bits`).
@@ -313,7 +313,7 @@ def _scored_rows(
     check_orders(orders, (len(x), model.num_stages, model.num_variables))
     check_fits(schedule, model.num_stages, model.num_variables)
     if model.num_stages > 1 and schedule.first_step > 0:
-        raise ValueError("a model of several stages scores whole items only; use a schedule that begins at step 0")
+        raise ValueError("a model of several stages scores only whole items; use a schedule that begins at step 0")
     groups = [(s, *group) for s in range(schedule.num_stages) for group in schedule.groups(s)]
     stages, starts, stops = torch.tensor(groups, device=x.device).T
     rank = ranks(orders)
@@ -340,8 +340,8 @@ def conditional_bits(
     """-log2 p(x_A | x_B) of each item for A = target and B = given; with nothing given, the marginal of x_A.
 
     Exact for the chosen order: B is revealed first, then A in the order's sequence; other variables stay hidden.
-    The default schedule reveals one variable per call. Only for one stage: in an upscale model the
-    coarse values of A are drawn before the fine values of B are known, so no chain gives p(x_A | x_B).
+    The default schedule reveals one variable per call. The model must have one stage: in an upscale model
+    the coarse values of A are drawn before the fine values of B are known, so no chain gives p(x_A | x_B).
 
     >>> import ardm.build, ardm.presets, torch
     >>> model, d = ardm.build.build_ardm(ardm.presets.text8_small(), 4), torch.arange(250)
@@ -390,7 +390,7 @@ def mean_bits(bits: Float[Tensor, "N"], num_variables: int, estimator: str, *, i
 
 
 def check_items(x: Tensor, num_variables: int, num_classes: int, num_passes: int = 1) -> None:
-    """Raise a ValueError unless there are items of this many variables whose values are classes, and passes to make."""
+    """Raise a ValueError unless x holds items of this many variables whose values are classes, and there is a pass."""
     if num_passes < 1:
         raise ValueError(f"expected at least one pass, got {num_passes}")
     if x.ndim != 2 or x.shape[1] != num_variables or len(x) == 0:

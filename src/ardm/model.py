@@ -20,7 +20,7 @@ Outputs = Float[Tensor, "B *shape O"]
 class Network(Protocol):
     """theta = f(i, m, s, t): O outputs for every variable from what is revealed so far.
 
-    Items come in their shape: (B, D) for text, (B, height, width, channels) for images. `inputs` holds the value at
+    Items keep their shape: (B, D) for text, (B, height, width, channels) for images. `inputs` holds the value at
     level stage+1 where `mask` is True and at level stage elsewhere. `t` counts the revealed variables of this stage.
     A network may ignore the mask, the stage or the step.
     """
@@ -72,7 +72,7 @@ class ARDM(nn.Module):
     def outputs(
         self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem, where: Where | None = None
     ) -> Float[Tensor, "B M O"]:
-        """The network's outputs for all variables or some, in float32 (float64 if it computes so). One call."""
+        """The network's outputs for all or some variables, in float32 (float64 if it computes in that). One call."""
         shape = (-1, *self.shape)
         outputs = self._network_outputs(inputs.view(shape), mask.view(shape), stage, t, where)
         return outputs if outputs.dtype.itemsize >= 4 else outputs.float()

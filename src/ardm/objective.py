@@ -44,7 +44,7 @@ def corrupt(depth: DepthMap, x: Values, stage: PerItem, t: PerItem, rank: Values
 def stratified_steps(num_items: int, num_steps: int, generator: torch.Generator) -> Int[Tensor, "B"]:
     """One step in 0..num_steps-1 for each item: uniform for each, spread evenly over the items.
 
-    Every item falls uniformly into one of `num_items` equal strata, which are dealt out at random.
+    Each of `num_items` equal strata goes to a random item, whose step is drawn uniformly within it.
     """
     strata = torch.randperm(num_items, generator=generator, device=generator.device)
     jitter = torch.rand(num_items, generator=generator, device=generator.device, dtype=torch.float64)
@@ -74,7 +74,7 @@ L = TypeVar("L", bound=Losses)
 
 
 def joined(parts: Sequence[L]) -> L:
-    """The losses of several batches in one, detached from their gradients."""
+    """The losses of several batches joined into one, without gradients."""
     kind = type(parts[0])
     return kind(**{f.name: torch.cat([getattr(part, f.name) for part in parts]).detach() for f in fields(kind)})
 
@@ -107,8 +107,8 @@ def step_loss(model: ARDM, corrupted: Corrupted) -> StepLoss:
 def sample_step_loss(model: ARDM, x: Values, generator: torch.Generator, rank: Values | None = None) -> StepLoss:
     """Alg. 2 and 4: a stratified (stage, step) and a uniform order for each item, then its loss.
 
-    Given ranks replace the uniform orders. The loss, a mean over all hidden variables, is then no bound, but a network
-    trained on it gets better at these orders.
+    Ranks, if given, replace the uniform orders. The loss, a mean over all hidden variables, is then not a bound, but a
+    network trained on it gets better at these orders.
     """
     return step_loss(model, sample_corruption(model.depth, x, generator, rank))
 

@@ -47,8 +47,8 @@ def reverse(shape: Shape) -> Order:
 def spaced(shape: Shape, stride: int | None = None) -> Order:
     """Every stride-th variable from the first, then from the second, and so on: 0, k, 2k, ..., 1, k+1, ...
 
-    In an image the pixels a stride apart on both axes form a lattice; the lattices follow each other by their
-    offsets (row, column), and each is revealed channel by channel. Members of a group that is revealed in one call
+    In an image the pixels a stride apart on both axes form a lattice; the lattices follow each other in the order
+    of their offsets (row, column), each channel by channel. Members of a group that is revealed in one call
     lie `stride` apart. The default, for each axis, is about the square root of its size.
 
     >>> from ardm.orders import spaced
@@ -61,12 +61,12 @@ def spaced(shape: Shape, stride: int | None = None) -> Order:
         raise ValueError(f"the stride of a spaced order must lie in 1..{longest}, got {stride}")
     strides = [round(size**0.5) if stride is None else stride for size in shape[:2]] + [*shape[2:]]
     axes = np.unravel_index(np.arange(num_variables), shape)
-    offsets = [axis % step for axis, step in zip(axes, strides, strict=True)]  # of a channel: the channel itself
-    return np.lexsort(offsets[::-1])  # by the last key first; stable, so raster order among equals
+    offsets = [axis % step for axis, step in zip(axes, strides, strict=True)]  # a channel is its own offset
+    return np.lexsort(offsets[::-1])  # sorts by the last key first, and stably, so equals stay in raster order
 
 
 def strands(num_variables: int, length: int) -> Order:
-    """Strands of `length` variables in a row that grow side by side: 0, k, 2k, ..., then 1, k+1, ..., for length k.
+    """The order of strands of k = `length` neighbouring variables that grow side by side: 0, k, 2k, ..., 1, k+1, ...
 
     With k calls, each adds one variable to every strand (see `schedule.in_strands`).
     """
@@ -133,8 +133,8 @@ def _scaled_inverses(num_points: int, base: int, size: int) -> Int[np.ndarray, "
 def _period(base: int, size: int) -> int:
     """The least power q of the base such that each of `size` equal cells of [0, 1) holds a whole [a/q, (a+1)/q).
 
-    n modulo q decides which of these intervals an inverse lies in. The q of several bases are coprime, so their
-    product of points meets every combination, and so every cell. Below 2 * base * size.
+    n modulo q decides which of these intervals an inverse lies in. The q of several bases are coprime, so as many
+    points as their product meet every combination, and so every cell. q is below 2 * base * size.
     """
     q = 1  # in units of 1/q a cell is q/size long, and the next whole number is up to 1 - gcd/size from its start
     while q < 2 * size - math.gcd(q, size):
@@ -151,7 +151,7 @@ def _splitmix64(x: UInt64[np.ndarray, "N"]) -> UInt64[np.ndarray, "N"]:
 
 
 MIN_STRAND, MAX_STRAND = 10, 250
-"""The shortest and longest strands in training; items are coded with this range of calls per stage."""
+"""The shortest and longest strands in training, the range of calls per stage that items are coded with."""
 
 NAMED_ORDERS: dict[str, Callable[[Shape], Order]] = {
     "raster": raster,
@@ -160,7 +160,7 @@ NAMED_ORDERS: dict[str, Callable[[Shape], Order]] = {
     "halton": halton,
     "pseudorandom": pseudorandom,
 }
-"""The orders that need a shape alone; the command line adds `random`, a fresh one for each item."""
+"""The orders that need only a shape; the command line adds `random`, a fresh order for each item."""
 
 
 def check_orders(orders: Int[Tensor, "..."], shape: tuple[int, int, int]) -> None:
@@ -181,7 +181,7 @@ def random_orders(num_items: int, num_variables: int, generator: torch.Generator
 
 
 def strand_ranks(num_variables: int, lengths: Int[Tensor, "B"]) -> Int[Tensor, "B D"]:
-    """The inverses of orders in strands, one length per row."""
+    """The ranks of orders in strands, one strand length per row."""
     lengths = lengths[:, None]
     index = torch.arange(num_variables, device=lengths.device)
     offset, num_whole, rest = index % lengths, num_variables // lengths, num_variables % lengths
@@ -189,7 +189,7 @@ def strand_ranks(num_variables: int, lengths: Int[Tensor, "B"]) -> Int[Tensor, "
 
 
 def random_strand_ranks(num_items: int, num_variables: int, generator: torch.Generator) -> Int[Tensor, "B D"]:
-    """The inverses of random orders in strands: lengths have uniform logarithms and are at most D."""
+    """The ranks of orders in strands of random lengths, whose logarithms are uniform and which are at most D."""
     least, most = min(MIN_STRAND, num_variables), min(MAX_STRAND, num_variables)
     power = torch.rand(num_items, generator=generator, device=generator.device, dtype=torch.float64)
     lengths = least * ((most + 1) / least) ** power

@@ -105,13 +105,13 @@ class DirectParametrization:
 
 
 MAX_LOG_SCALE = 5.0
-"""Logistics wider than e to this many half ranges are flat over the classes anyway."""
+"""The largest log-scale, in half ranges: wider logistics are flat over the classes anyway."""
 
 
 class LogisticMixtureParametrization:
     """3M outputs per variable: logits, means and log-scales of a mixture of M discretized logistics over K classes.
 
-    Outputs of zero are nearly uniform: means spread over the classes, scales as wide as the gaps between them.
+    Outputs of zero give a nearly uniform distribution: means spread over the classes, scales as wide as their gaps.
     `min_log_scale` bounds scales from below, in units of half the range of classes: a bin of K = 2^16 classes is
     e^-10.4 wide, so that -7 (the authors') would keep the probability of every class below 2^-6.9.
     """
@@ -131,7 +131,7 @@ class LogisticMixtureParametrization:
         return self._mixture(outputs).log_prob(child)
 
     def children(self, outputs: Outputs, parent: Values, stage: int) -> LogisticMixture:
-        """The mixture itself; no row of all classes is built."""
+        """The mixture itself; no row over all classes is built."""
         return self._mixture(outputs)
 
     def _mixture(self, outputs: Outputs) -> LogisticMixture:

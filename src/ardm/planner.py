@@ -2,7 +2,7 @@
 
 A group of `k` variables revealed by one call at step `t` of stage `s` costs `k * L[s, t]` bits, whichever
 variables it holds. A schedule costs the sum over its groups. For losses that do not increase this cost is
-Monge, and the planner rests on what follows from that:
+Monge, and the planner rests on three consequences:
 
 - the cheapest group that ends at a step is the lower envelope of lines in that step, with slopes that only
   fall, so that one sweep with a moving pointer answers all steps in O(D);
@@ -91,7 +91,7 @@ def plan(losses: LossArray, num_calls: int, *, first_step: int = 0, split: Liter
 
     Exact up to rounding. It uses all the calls, or one for each variable where that is fewer. The first
     `first_step` variables of each stage are given (infilling) and cost nothing. A "joint" split puts calls
-    into the stages where they save most; "even" plans each stage for itself with the same number of calls,
+    into the stages where they save most; "even" plans each stage separately with the same number of calls,
     any remainder going to the earliest stages (the paper's choice).
 
     >>> import ardm, numpy as np
@@ -115,7 +115,7 @@ def plan(losses: LossArray, num_calls: int, *, first_step: int = 0, split: Liter
 
 
 def plan_gaps(losses: LossArray, num_calls: int, first_step: int, last_step: int) -> Plan:
-    """The plan for the steps first_step..last_step-1, with the losses of an item of that many variables.
+    """The plan for the steps first_step..last_step-1, with the losses of an item that has only these steps.
 
     The last steps of the losses would promise too much: there a few hidden variables lie scattered among many, while
     those of a gap are neighbours.
@@ -166,7 +166,7 @@ def _check_monotone(losses: np.ndarray) -> np.ndarray:
     rises = np.argwhere(np.diff(profile) > 0)
     if rises.size:
         stage, step = rises[0]
-        raise ValueError(f"losses must not increase, stage {stage} does after step {step}; use monotone()")
+        raise ValueError(f"losses must not increase, but those of stage {stage} do after step {step}; use monotone()")
     return profile
 
 
@@ -185,7 +185,7 @@ def _cheapest_paths(profile: np.ndarray, num_calls: int) -> list[np.ndarray]:
 def _normalise(profile: np.ndarray) -> np.ndarray:
     """The profile less each stage's last loss, times the power of two that brings its maximum to 1/2..1.
 
-    The cost of every schedule changes by the same constant and factor, so the optimum stays.
+    The cost of every schedule changes by the same constant and factor, so the optimum stays the same.
     """
     excess = profile - profile[:, -1:]
     return np.asarray(np.ldexp(excess, -np.frexp(excess.max())[1]))
@@ -197,7 +197,7 @@ def _bracketing_paths(profile: np.ndarray, num_calls: int) -> tuple[list[np.ndar
     sparse = [np.zeros(1, np.int64)] * num_stages  # optimal at the price D, as no call saves that much
     dense = [np.arange(num_steps)] * num_stages  # optimal when calls are free
     low, high = 2.0**-100, float(num_steps)  # prices below rounding are as good as free
-    for _ in range(60):  # to the end only where several budgets share a price
+    for _ in range(60):  # all iterations run only where several budgets share a price
         price = math.sqrt(low * high)
         paths = [_path_at_price(stage, price) for stage in profile]
         calls = sum(path.size for path in paths)

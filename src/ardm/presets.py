@@ -22,13 +22,13 @@ from ardm.config import (
 
 
 def _fast(**fields: Any) -> TrainConfig:
-    """Training chosen for bits reached in minutes of one H200 (docs/LOG.md)."""
+    """Training settings chosen for the bits they reach in minutes on one H200 (docs/LOG.md)."""
     common: dict[str, Any] = {"muon_rate": 0.02, "betas": (0.9, 0.95), "warmup_steps": 100, "decay_fraction": 0.5}
     return TrainConfig(**common | {"ema_decay": 0.998} | fields)
 
 
 def _small(**fields: Any) -> TrainConfig:
-    """Training that a laptop's CPU does in minutes."""
+    """Training settings that take minutes on a laptop's CPU."""
     common = {"warmup_steps": 20, "ema_decay": 0.99, "eval_every": 500, "checkpoint_every": 250, "log_every": 20}
     return _fast(**common | fields)
 
@@ -50,7 +50,7 @@ def text8_paper() -> RunConfig:
 
 
 def text8() -> RunConfig:
-    """A text8 model, chosen for bits reached in minutes of one H200."""
+    """A text8 model, chosen for the bits it reaches in minutes on one H200."""
     times = {"eval_items": 2048, "eval_every": 500, "checkpoint_every": 2000}
     return RunConfig(
         preset="text8",
@@ -103,7 +103,7 @@ def cifar10_paper() -> RunConfig:
 
 
 def cifar10() -> RunConfig:
-    """A CIFAR-10 model, chosen for bits reached in minutes of one H200."""
+    """A CIFAR-10 model, chosen for the bits it reaches in minutes on one H200."""
     times = {"eval_items": 1000, "eval_every": 1000, "checkpoint_every": 2000}
     return RunConfig(
         preset="cifar10",
@@ -152,7 +152,7 @@ def sc09_paper() -> RunConfig:
 
 
 def sc09() -> RunConfig:
-    """An SC09 model, chosen for bits reached in minutes of one H200."""
+    """An SC09 model, chosen for the bits it reaches in minutes on one H200."""
     times = {"eval_items": 200, "eval_every": 500, "checkpoint_every": 1000}
     return RunConfig(
         preset="sc09",
@@ -164,7 +164,7 @@ def sc09() -> RunConfig:
 
 
 def sc09_wavenet() -> RunConfig:
-    """The paper's WaveNet in the size of the preset sc09 and with its rates, to compare causal networks with that."""
+    """The paper's WaveNet at the size and rates of the preset sc09, to compare causal networks with."""
     train = replace(sc09().train, batch_size=16)
     return replace(sc09(), preset="sc09-wavenet", network=PaperWaveNetConfig(num_blocks=24), train=train)
 

@@ -2,7 +2,7 @@
 
 The expected loss components do not increase with the step: a variable is no harder to predict when more is known
 (the paper's monotonicity). Measured ones are noisy, and a planner that takes noise for structure promises bits it
-cannot keep. Three remedies, each for every stage by itself:
+cannot keep. There are three remedies, each applied to every stage separately:
 
     sort       descending order (the paper's appendix). Keeps the values, exaggerates the slope.
     isotonic   the least-squares monotone fit. Unbiased in the mean, but its flat blocks look free to the planner.
@@ -109,7 +109,7 @@ def monotone(losses: LossArray, counts: Counts | None = None, method: Method = "
     weights = np.where(np.isnan(profile), 0.0, weights)
     check_losses(np.where(weights > 0, profile, 0.0))
     if not weights.any(axis=1).all():
-        raise ValueError("expected a visited step in every stage, one has none; observe more losses")
+        raise ValueError("expected a visited step in every stage, but one has none; observe more losses")
     fits = {"sort": _sorted_fit, "isotonic": _isotonic_fit, "smooth": _smooth_fit}
     if method not in fits:
         raise ValueError(f"method must be one of {', '.join(fits)}, got {method!r}; the paper sorts")
@@ -119,14 +119,14 @@ def monotone(losses: LossArray, counts: Counts | None = None, method: Method = "
 
 def as_stages(values: LossArray | Counts) -> Float[np.ndarray, "S D"]:
     """A float64 copy with a row for each stage."""
-    stages = np.array(values, dtype=np.float64, order="C", ndmin=2)  # numba compiles anew for other layouts
+    stages = np.array(values, dtype=np.float64, order="C", ndmin=2)  # numba would recompile for other layouts
     if stages.ndim != 2 or stages.size == 0:
         raise ValueError(f"expected shape (D,) or (S, D), got {np.shape(values)}; give each stage a row")
     return stages
 
 
 def check_losses(profile: Float[np.ndarray, "S D"]) -> Float[np.ndarray, "S D"]:
-    """The losses themselves, or a ValueError unless all of them are finite and not negative."""
+    """The losses unchanged; a ValueError unless all of them are finite and not negative."""
     if not (np.isfinite(profile) & (profile >= 0)).all():
         interval = f"{profile.min()} to {profile.max()}"
         raise ValueError(f"losses must be finite and not negative, got {interval}; monotone() fills NaN")
@@ -153,7 +153,7 @@ def _pool_adjacent_violators(values, weights):
     """The non-increasing sequence nearest to `values` in weighted squares, in O(D)."""
     means, masses, sizes = np.empty_like(values), np.empty_like(values), np.empty(values.size, np.int64)
     blocks = 0
-    for value, weight in zip(values, weights):  # noqa: B905 (numba knows no `strict`)
+    for value, weight in zip(values, weights):  # noqa: B905 (numba does not support `strict`)
         mean, mass, size = value, weight, 1
         while blocks > 0 and means[blocks - 1] < mean:
             blocks -= 1
@@ -193,7 +193,7 @@ def _validation_error(values: np.ndarray, weights: np.ndarray, stiffness: float)
 def whittaker(values, weights, stiffness):
     """The z that minimises sum w (y - z)^2 + stiffness * sum (second differences of z)^2, in O(D).
 
-    Solves the pentadiagonal system (W + stiffness * P) z = W y by an LDL factorisation, P being the penalty's
+    Solves the pentadiagonal system (W + stiffness * P) z = W y by an LDL factorisation, where P is the penalty's
     matrix. At least two weights must be positive.
     """
     size = values.size
@@ -233,5 +233,5 @@ def _penalty_row(row, size):
 
 
 def stretch(losses: Float[np.ndarray, "S D"], num_steps: int) -> Float[np.ndarray, "S steps"]:
-    """Monotone losses of items of another size, read off at equal shares of revealed variables."""
+    """Monotone losses for items of another size, read off at equal fractions of revealed variables."""
     return losses[:, np.arange(num_steps) * losses.shape[1] // num_steps]

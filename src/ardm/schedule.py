@@ -15,7 +15,7 @@ from ardm.orders import strands
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """The groups of variables that share a call. A group reaches from its start to the next one.
+    """The groups of variables that share a call. A group runs from its start to the next one.
 
     >>> import ardm
     >>> schedule = ardm.Schedule(starts=((0, 1, 4),), num_steps=10)
@@ -32,9 +32,9 @@ class Schedule:
         if not self.starts or not all(self.starts):
             raise ValueError("expected at least one stage and one call in each, got none; add a start")
         for stage, starts in enumerate(self.starts):
-            where = f"stage {stage} reaches from {starts[0]} to {starts[-1]}"
+            where = f"stage {stage} runs from {starts[0]} to {starts[-1]}"
             if any(after <= before for before, after in itertools.pairwise(starts)):
-                raise ValueError(f"starts must strictly increase, those of stage {stage} do not; sort them")
+                raise ValueError(f"starts must strictly increase, but those of stage {stage} do not; sort them")
             if starts[0] < 0 or starts[-1] >= self.num_steps:
                 raise ValueError(f"starts must lie in 0..{self.num_steps - 1}, {where}; count from 0")
             if starts[0] != self.first_step:
@@ -86,7 +86,7 @@ def uniform_schedule(num_steps: int, num_calls: int, *, num_stages: int = 1, fir
 
 
 def cosine_schedule(num_steps: int, num_calls: int, *, num_stages: int = 1, first_step: int = 0) -> Schedule:
-    """A schedule of few variables first and many last: `cos(pi/2 * i/B)` of them are masked after call i of B.
+    """A schedule of few variables first and many last: a fraction `cos(pi/2 * i/B)` is masked after call i of B.
 
     A group that would round to nothing holds one variable. `num_calls` is the total of all stages.
 
@@ -123,13 +123,13 @@ def clamp_calls(num_calls: int, num_stages: int, num_steps: int, first_step: int
 
 
 def share_calls(num_calls: int, num_stages: int) -> list[int]:
-    """The calls of each stage when all get equally many; the first stages get the remainder."""
+    """The number of calls of each stage, shared out evenly; the first stages get the remainder."""
     share, remainder = divmod(num_calls, num_stages)
     return [share + (stage < remainder) for stage in range(num_stages)]
 
 
 def in_strands(schedule: Schedule) -> tuple[Integer[np.ndarray, "S D"], Schedule]:
-    """Orders in strands of as many variables as each stage has calls, and the schedule that grows all strands at once.
+    """Orders in strands, each as long as its stage has calls, and the schedule that grows all strands at once.
 
     Each call adds a variable to every strand. Variables that share a call are as far apart as the number of calls
     allows, and all but the first of a strand follow a known neighbour.

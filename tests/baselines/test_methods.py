@@ -155,11 +155,11 @@ def test_what_networks_of_baselines_are():
         (lambda: with_method(tiny_config(order="raster"), "permuted"), "permuted is not trained for an order"),
         (lambda: with_method(tiny_config(), "d3pm-gaussian"), "characters are not; use d3pm-uniform"),
         (lambda: with_method(tiny_sound_config(), "d3pm-uniform"), "needs a logit for each class"),
-        (lambda: with_method(tiny_sound_config(), "causal"), "causal has no form of a unet network: it is for text"),
-        (lambda: with_method(tiny_image_config(), "permuted"), "permuted has no form of a unet network"),
+        (lambda: with_method(tiny_sound_config(), "causal"), "causal does not support a unet network: it is for text"),
+        (lambda: with_method(tiny_image_config(), "permuted"), "permuted does not support a unet network"),
         (
             lambda: with_method(tiny_sound_config(), "permuted", network=SMALL_WAVENET),
-            "permuted has no form of a paper-wavenet network",
+            "permuted does not support a paper-wavenet network",
         ),
     ],
 )
@@ -246,7 +246,7 @@ def test_info_describes_a_baseline(runs, capsys):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ("infill RUNS/causal th_", "RUNS/causal holds a baseline (causal), which ardm eval and ardm sample take"),
+        ("infill RUNS/causal th_", "RUNS/causal holds a baseline (causal), not an ARDM; ardm eval and ardm sample"),
         ("plan RUNS/permuted --calls 3", "holds a baseline (permuted)"),
         ("export RUNS/d3pm-uniform -o x.model", "holds a baseline (d3pm-uniform)"),
         ("report calls RUNS/causal RUNS/text.txt", "holds a baseline (causal)"),
@@ -268,7 +268,7 @@ def test_info_describes_a_baseline(runs, capsys):
             "leave out --init",
         ),
         ("train text --data RUNS/text.txt --out X --init RUNS/causal", "holds a baseline (causal)"),
-        ("train text --data RUNS/text.txt --out RUNS/causal --resume --method permuted", "another method; resume"),
+        ("train text --data RUNS/text.txt --out RUNS/causal --resume --method permuted", "a different method; resume"),
     ],
 )
 def test_what_baselines_cannot_do_is_said_in_one_line(runs, arguments, text, capsys, tmp_path):

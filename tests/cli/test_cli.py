@@ -294,7 +294,7 @@ def test_a_resumed_run_remembers_its_flags(run, capsys, tmp_path):
     assert (facts["step"], facts["seed"], facts["variables"]) == (6, 3, 16)
     status, error = fails(capsys, ["train", "text", *flags, "--resume", "--width", "64", "--batch-size", "3"])
     assert status == 2
-    assert "was started with another width, batch size; resume it with the same flags" in error
+    assert "was started with a different width, batch size; resume it with the same flags" in error
     for flag, value in (("--batch-size", "0"), ("--layers", "0"), ("--learning-rate", "-1.0"), ("--shards", "0")):
         assert f"ardm: {flag} must be" in fails(capsys, ["train", "text", *flags, "--resume", flag, value])[1]
     assert "holds a run of the preset text" in fails(capsys, ["train", "bytes", *flags, "--resume"])[1]
@@ -328,9 +328,9 @@ def test_training_starts_from_another_model(run, capsys, tmp_path):
     for name, value in before.model.named_parameters():
         torch.testing.assert_close(after.model.get_parameter(name), value, rtol=0, atol=1e-6)
     other = ["train", "text", *start, "--out", str(tmp_path / "other")]
-    assert "another network" in fails(capsys, [*other, "--width", "64"])[1]
+    assert "a different network" in fails(capsys, [*other, "--width", "64"])[1]
     (tmp_path / "digits.txt").write_text("0123456789" * 100)
-    assert "other classes" in fails(capsys, [*other, "--data", str(tmp_path / "digits.txt")])[1]
+    assert "differ in classes" in fails(capsys, [*other, "--data", str(tmp_path / "digits.txt")])[1]
     assert "does not take data" in fails(capsys, ["train", "images", *start, "--out", str(tmp_path / "other")])[1]
     assert main(["export", str(run / "run"), "-o", str(tmp_path / "exact"), "--order", "raster"]) == 0
     assert "an exact model cannot be trained" in fails(capsys, [*other, "--init", str(tmp_path / "exact")])[1]
@@ -482,7 +482,7 @@ def test_images_that_are_trained_on_are_not_called_held_out():
     )
     assert "in 9 draws, seen in training (" in profile_line("bits", 9, evaluated_items(config))
     assert evaluation_line(metrics, PRESETS["cifar10"](), 256).endswith("bits per variable, held out (bound)")
-    assert evaluation_line(metrics, PRESETS["text8"](), 4).endswith("held out (bound; a guess takes 2.0000)")
+    assert evaluation_line(metrics, PRESETS["text8"](), 4).endswith("held out (bound; guessing takes 2.0000)")
 
 
 def test_a_folder_of_other_files_is_no_place_for_a_run(run, capsys, tmp_path, monkeypatch):

@@ -185,7 +185,7 @@ def test_bad_usage(run, capsys, tmp_path, monkeypatch, arguments, message):
     ("arguments", "message"),
     [
         (["eval", "run", "tiny.png"], "no image is as large as 6 x 8"),
-        (["eval", "grey-run", "image.png"], "is in colour, and this model is for grey images"),
+        (["eval", "grey-run", "image.png"], "is in colour, but this model is for grey images"),
         (["eval", "run", "text.txt"], "cannot be read as an image"),
         (["eval", "run", "none"], "there is no folder none"),
         (["infill", "run", "none.png", "-o", "s.png", "--mask", "0,0,1,1"], "cannot be read as an image"),

@@ -170,7 +170,7 @@ def test_no_file_is_lost(run, capsys, tmp_path):
     save(tmp_path / "s-2.wav", 10)
     status, error = fails(capsys, ["sample", str(run / "run"), "-n", "3", "-o", str(tmp_path / "s.wav")])
     assert status == 2
-    assert "s-2.wav exists already" in error
+    assert "s-2.wav already exists" in error
 
 
 def test_the_chain_of_an_upscale_model_begins_in_the_middle(run, capsys):
@@ -198,7 +198,7 @@ def test_plan_info_and_report(run, capsys):
         (["infill", "run", "sound.wav", "-o", "s.WAV", "--json", "--mask", "0:1"], "or leave out --json; got s.WAV"),
         (["sample", "run", "-o", "s.wav", "--size", "1x1"], "a duration in seconds"),
         (["sample", "run", "-o", "s.wav", "--size", "99999"], "too many for one item"),
-        (["infill", "run", "sound.wav", "-o", "s.wav"], "say what to fill with --mask START:STOP"),
+        (["infill", "run", "sound.wav", "-o", "s.wav"], "say what to fill: --mask START:STOP"),
         (["infill", "run", "sound.wav", "-o", "s.wav", "--mask", "1:0.5"], "--mask 1:0.5 ends before it begins"),
         (["infill", "run", "sound.wav", "-o", "s.wav", "--mask", "1:3"], "does not lie within the clip's 1.2 seconds"),
         (["infill", "run", "sound.wav", "-o", "s.wav", "--mask", "all"], "must be ranges of time in seconds"),
@@ -209,8 +209,8 @@ def test_plan_info_and_report(run, capsys):
         ),
         (["infill", "run", "sound.wav", "-o", "s.wav", "--mask", "0.5:0.5"], "--mask 0.5:0.5 holds no sample"),
         (["infill", "run", "sound.wav", "-o", "s.wav", "--mask", "9:9"], "does not lie within the clip's 1.2 seconds"),
-        (["eval", "run", "fast.wav"], "fast.wav has 8000 samples per second, and this model is for 100; resample it"),
-        (["eval", "run", "fast"], "fast has 8000 samples per second, and this model is for 100; resample it"),
+        (["eval", "run", "fast.wav"], "fast.wav has 8000 samples per second, but this model is for 100; resample it"),
+        (["eval", "run", "fast"], "fast has 8000 samples per second, but this model is for 100; resample it"),
         (["train", "audio", "--data", "data", "--out", "new", "--size", "8x8"], "--size cannot be used with"),
         (
             ["train", "audio", "--data", "data", "--out", "new", "--augmentation", "flips and turns"],

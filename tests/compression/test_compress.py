@@ -138,7 +138,7 @@ class TestApi:
     def test_verification(self, monkeypatch):
         decode = ContentCodec.decode
         monkeypatch.setattr(ContentCodec, "decode", lambda *args: [DamagedError("wrong") for _ in decode(*args)])
-        with pytest.raises(ArdmError, match="it is not restored exactly"):
+        with pytest.raises(ArdmError, match="it did not decode exactly"):
             ardm.compress(tiny_exact("bytes"), b"words")
         data = ardm.compress(tiny_exact("bytes"), b"words", verify=False)
         monkeypatch.undo()
@@ -153,7 +153,7 @@ class TestApi:
             ardm.decompress(data, tiny_exact("text"))
         with pytest.raises(TooLargeError):
             ardm.decompress(data, tiny_exact("bytes"), limits=Limits(content_bytes=4))
-        with pytest.raises(DataError, match="this model is for bytes, and this content is text"):
+        with pytest.raises(DataError, match="this model is for bytes, but this content is text"):
             ardm.compress(tiny_exact("bytes"), "text")
         with pytest.raises(DataError, match="an array of int16 cannot be compressed"):
             ardm.compress(tiny_exact("bytes"), np.zeros(3, np.int16))
@@ -257,7 +257,7 @@ class TestCompress:
         sound = np.arange(100, dtype=np.int16).reshape(50, 2) ** 2
         (tmp_path / "x.wav").write_bytes(wav_file(sound, 44_100))
         assert main(["compress", str(tmp_path / "x.wav"), "--model", models["sound"]]) == 0
-        assert "44100 Hz, and the model is for 8000 Hz" in capsys.readouterr().err
+        assert "44100 samples per second, but the model is for 8000" in capsys.readouterr().err
         output(
             capsys, ["decompress", str(tmp_path / "x.wav.ardm"), "--model", models["sound"], "-o", str(tmp_path / "o")]
         )
@@ -336,7 +336,7 @@ class TestCompress:
         monkeypatch.setattr(ContentCodec, "decode", lambda *args: [DamagedError("wrong") for _ in decode(*args)])
         command = ["compress", str(images / "a.png"), "--model", models["colour"], "-o", str(tmp_path / target)]
         status, error = fails(capsys, command)
-        assert (status, "is not restored exactly" in error) == (1, True)
+        assert (status, "did not decode exactly" in error) == (1, True)
         assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"a.png", "b.png", "c.bmp"}
         output(capsys, [*command, "--no-verify"])
 
@@ -436,7 +436,7 @@ class TestCompress:
         before = archive.read_bytes()
         for target in ([], ["-o", str(tmp_path / "y.ardma")]):
             status, error = fails(capsys, ["compress", str(archive), "--model", models["bytes"], *target])
-            assert (status, "is compressed already; `ardm decompress` restores it" in error) == (1, True)
+            assert (status, "is already compressed; `ardm decompress` restores it" in error) == (1, True)
         assert archive.read_bytes() == before
         assert {path.name for path in tmp_path.iterdir()} == {"images", "x.ardma"}
 
@@ -445,10 +445,10 @@ class TestCompress:
         floats = replace(tiny_exact("grey"), model=build_ardm(tiny_exact_config("grey"), 256), exact=None)
         save_model(tmp_path / "float.safetensors", floats)
         for model, message, expected in (
-            (one, "is not a model; give an exact model's file", 1),
+            (one, "is not a model; give the file of an exact model", 1),
             (str(images), "is not a model", 1),
             ("nowhere", "there is no model at nowhere", 1),
-            (str(tmp_path / "float.safetensors"), "make an exact model of it with `ardm export", 2),
+            (str(tmp_path / "float.safetensors"), "convert it with `ardm export", 2),
         ):
             for command in ("compress", "decompress"):
                 status, error = fails(capsys, [command, one, "--model", model])
@@ -463,7 +463,7 @@ class TestCompress:
         for command, message in (
             (["compress", one], "--model MODEL"),
             (["compress", "--model", colour], "files to compress"),
-            (["compress", str(images), "--model", colour, "-o", "x.ardm"], "can hold one file, and 3 are given"),
+            (["compress", str(images), "--model", colour, "-o", "x.ardm"], "can hold one file, but 3 are given"),
             (["compress", one, "--model", colour, "--calls", "0"], "--calls must be positive"),
             (["compress", one, "--model", colour, "--order", "random"], "--order must be one of"),
             (["compress", one, "--model", colour, "--append"], "--append adds to an archive"),
@@ -476,7 +476,7 @@ class TestCompress:
             (["decompress"], "files to restore"),
             (["decompress", "--model", colour], "files to restore"),
             (["decompress", one, "--model"], "--model needs the file of a model"),
-            (["decompress", one, str(images / "b.png"), "-o", one], "is a file, and a folder is needed"),
+            (["decompress", one, str(images / "b.png"), "-o", one], "is a file, but a folder is needed"),
             (["decompress", one, "-o", f"{one}/folder"], "is not a writable folder"),
         ):
             status, error = fails(capsys, command)

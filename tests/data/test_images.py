@@ -93,14 +93,14 @@ def test_grey_colour_palette_and_opaque_images_are_read(tmp_path):
 
 def test_what_would_lose_information_is_refused(tmp_path):
     colour = random_image(4, 5)
-    with pytest.raises(DataError, match="c.png is in colour, and this model is for grey"):
+    with pytest.raises(DataError, match="c.png is in colour, but this model is for grey"):
         read_image(save(tmp_path / "c.png", colour, "RGB"), 1)
     transparent = np.concatenate([colour, random_image(4, 5, 1)], axis=2)
     Image.fromarray(transparent).save(tmp_path / "t.png")
     with pytest.raises(DataError, match="t.png is partly transparent"):
         read_image(tmp_path / "t.png", 3)
     Image.fromarray(colour).convert("CMYK").save(tmp_path / "ink.tiff")
-    with pytest.raises(DataError, match="ink.tiff has mode CMYK; 8-bit grey and RGB images are handled"):
+    with pytest.raises(DataError, match="ink.tiff has mode CMYK; convert it to 8-bit grey or RGB first"):
         read_image(tmp_path / "ink.tiff", 3)
 
 
@@ -151,7 +151,7 @@ def refusal(path: Path, channels: int = 3) -> str:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (png(16, GREY, b"\1\2"), "has samples of 16 bits; 8-bit images are handled, convert it first"),
+        (png(16, GREY, b"\1\2"), "has samples of 16 bits; convert it to 8 bits first"),
         (png(16, COLOUR, b"\1\2" * 3), "has samples of 16 bits;"),
         (png(16, GREY_ALPHA, b"\1\2\xff\xff"), "has samples of 16 bits;"),
         (png(16, COLOUR_ALPHA, b"\1\2" * 3 + b"\xff\xff"), "has samples of 16 bits;"),
@@ -282,7 +282,7 @@ def test_grey_palettes_are_grey(tmp_path):
     assert refusal(tmp_path / "t.gif", 1).startswith("is partly transparent")
     assert np.array_equal(read_image(tmp_path / "t.gif", 1, with_alpha=True), grey)
     save(tmp_path / "c.gif", random_image(4, 5), "P")
-    assert refusal(tmp_path / "c.gif", 1).startswith("is in colour, and this model is for grey")
+    assert refusal(tmp_path / "c.gif", 1).startswith("is in colour, but this model is for grey")
 
 
 def test_a_folder_is_split_by_name(tmp_path):

@@ -285,7 +285,7 @@ def test_a_class_that_does_not_exist_is_told_when_it_is_read(tmp_path):
     for shard in folder.glob("values-*"):
         shard.write_bytes(bytes([77]) * shard.stat().st_size)
     corpus = PackedText(pack=open_pack(folder))
-    with pytest.raises(DataError, match=r"is damaged: it has a class 77 of 3; `ardm data packed --root .* names"):
+    with pytest.raises(DataError, match=r"it holds class 77, but has 3 classes; `ardm data packed --root .* names"):
         corpus.sampler((5,), DEVICE).draw(2, torch.Generator())
     with pytest.raises(DataError, match="is damaged"):
         corpus.items("test", (5,))[:]
@@ -296,7 +296,7 @@ def test_any_change_of_the_description_is_noticed(folder):
     content = path.read_bytes()
     for place in range(0, len(content) - 1, 7):
         path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-        with pytest.raises((DataError, UnknownVersionError), match="damaged|and this software reads 1"):
+        with pytest.raises((DataError, UnknownVersionError), match="damaged|but this software reads 1"):
             open_pack(folder)
     path.write_bytes(content[: len(content) // 2])
     with pytest.raises(DataError, match="ardm-packed.json is damaged"):
@@ -321,14 +321,14 @@ def test_an_interrupted_packing_leaves_nothing(tmp_path):
 def test_a_killed_packing_is_recognised(folder, capsys, tmp_path):
     (folder / DESCRIPTION_FILE).unlink()
     assert is_packed(folder)
-    with pytest.raises(DataError, match=r"packed was not packed to the end \(ardm-packed.json is missing\)"):
+    with pytest.raises(DataError, match=r"packed was not packed completely \(ardm-packed.json is missing\)"):
         load_corpus(TextData(kind="bytes", num_variables=5), folder)
     told = fails(capsys, ["data", "bytes", "--root", str(tmp_path / "content"), "--pack", str(folder)])
-    assert told == (2, f"ardm: {folder} holds a packing that was interrupted; remove it first\n")
+    assert told == (2, f"ardm: {folder} holds a data set whose packing was interrupted; remove it first\n")
     for path in folder.iterdir():
         path.unlink()
     (folder / ".values-00000.ardmpack.7.partial").write_bytes(b"begun")
-    with pytest.raises(DataError, match="was not packed to the end"):
+    with pytest.raises(DataError, match="was not packed completely"):
         open_pack(folder)
 
 
@@ -355,7 +355,7 @@ def test_usage_of_packing(tmp_path, capsys, folder, monkeypatch):
         "--shard-mib must be positive": ["images", "--root", str(images), "--pack", new, "--shard-mib", "0"],
         "--channels is for images": ["audio", "--root", str(images), "--pack", new, "--channels", "1"],
         "--pack is for data that is not packed yet": ["packed", "--root", str(folder), "--pack", new],
-        "is a file, and a folder is needed": ["images", "--root", str(images), "--pack", str(images / "0.png")],
+        "is a file, but a folder is needed": ["images", "--root", str(images), "--pack", str(images / "0.png")],
     }
     for told, arguments in cases.items():
         status, error = fails(capsys, ["data", *arguments])
@@ -363,16 +363,16 @@ def test_usage_of_packing(tmp_path, capsys, folder, monkeypatch):
     for told, arguments in {
         "there is no folder": ["images", "--root", str(tmp_path / "none"), "--pack", new],
         "is not a packed data set; `ardm data NAME --root DIR --pack": ["packed", "--root", str(images)],
-        "is in colour, and this model is for grey": ["images", "--root", str(images), "--pack", new, "--channels", "1"],
+        "is in colour, but this model is for grey": ["images", "--root", str(images), "--pack", new, "--channels", "1"],
     }.items():
         status, error = fails(capsys, ["data", *arguments])
         assert (status, told in error) == (1, True), error
     assert not Path(new).exists()
     run = ["train", "images", "--out", str(tmp_path / "run"), "--data"]
-    assert "is a packed data set of bytes, and the preset is for images" in fails(capsys, [*run, str(folder)])[1]
+    assert "is a packed data set of bytes, but the preset is for images" in fails(capsys, [*run, str(folder)])[1]
     output(capsys, ["data", "images", "--root", str(images), "--pack", new])
     error = fails(capsys, [*run, new, "--channels", "1"])[1]
-    assert "was packed with 3 channels, and 1 are needed; pack it with --channels 1" in error
+    assert "was packed with 3 channels, but 1 are needed; pack it with --channels 1" in error
 
 
 def test_the_command_line_takes_packed_data(tmp_path, capsys, monkeypatch):
@@ -402,11 +402,11 @@ def test_models_score_packed_data_that_suits_them(tmp_path, capsys, monkeypatch)
     original, again = (output(capsys, ["eval", str(run), str(data), "--json"]) for data in (path, new))
     assert original == again
     other = pack_bytes(tmp_path / "bytes", bytes(100))
-    assert "another alphabet than the model's" in fails(capsys, ["eval", str(run), str(other)])[1]
+    assert "a different alphabet from the model's" in fails(capsys, ["eval", str(run), str(other)])[1]
     images = write_data("images", tmp_path / "images", monkeypatch)
     output(capsys, ["data", "images", "--root", str(images), "--pack", str(tmp_path / "i")])
     told = fails(capsys, ["eval", str(run), str(tmp_path / "i")])[1]
-    assert "is a packed data set of images, and the model is for text" in told
+    assert "is a packed data set of images, but the model is for text" in told
 
 
 def test_the_loader_is_timed(tmp_path, capsys):
@@ -424,21 +424,21 @@ def test_the_loader_is_timed(tmp_path, capsys):
     assert "is not a packed data set" in fails(capsys, [*base, "--data", str(tmp_path / "content")])[1]
     assert "--needed must be finite, got inf" in fails(capsys, [*base, "--needed", "inf"])[1]
     two = ["bench", "data", "--data", str(folder), "--presets", "bytes", "images"]
-    assert "is a packed data set of bytes, and the preset is for images" in fails(capsys, two)[1]
+    assert "is a packed data set of bytes, but the preset is for images" in fails(capsys, two)[1]
     assert "Missing from ardm bench data: --data PATH" in fails(capsys, ["bench", "data", "--presets", "bytes"])[1]
 
 
 def test_a_packed_folder_is_never_taken_for_plain_files(tmp_path, capsys):
     folder = pack_bytes(tmp_path / "packed", bytes(10_000), shard_bytes=999)
     again = ["data", "bytes", "--root", str(folder), "--pack", str(tmp_path / "again")]
-    assert fails(capsys, again) == (2, f"ardm: {folder} is a packed data set already\n")
+    assert fails(capsys, again) == (2, f"ardm: {folder} is already a packed data set\n")
     (tmp_path / "a.txt").write_text("a")
-    told = f"ardm: {folder}, below {tmp_path}, is a packed data set and no text; move it elsewhere\n"
+    told = f"ardm: {folder}, below {tmp_path}, is a packed data set, not text; move it elsewhere\n"
     assert fails(capsys, ["train", "bytes", "--data", str(tmp_path), "--out", f"{tmp_path}-run"]) == (1, told)
     for model, name in (("text", "text8"), ("images", "cifar10")):
         status, error = fails(capsys, ["bench", "codec", "--model", model, "--data", str(folder), "--items", "2"])
         assert status == 2
-        assert f"is a packed data set of bytes, and the preset is for {name}" in error
+        assert f"is a packed data set of bytes, but the preset is for {name}" in error
 
 
 def test_a_cpu_times_the_smaller_preset():
@@ -482,4 +482,4 @@ def test_info_tells_what_is_packed(folder, capsys):
     ]
     assert "fingerprint" in output(capsys, ["info", str(folder)])
     (folder / DESCRIPTION_FILE).unlink()
-    assert "was not packed to the end" in fails(capsys, ["info", str(folder)])[1]
+    assert "was not packed completely" in fails(capsys, ["info", str(folder)])[1]

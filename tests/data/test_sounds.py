@@ -195,7 +195,7 @@ def test_wav_files_of_many_hands_are_read(tmp_path, content):
 
 DATA = chunk(b"data", b"\1\0\2\0\3\0")
 UNFIT = {
-    "holds 8-bit samples; 16-bit PCM is handled, convert it first": riff(fmt(bits=8), DATA),
+    "holds 8-bit samples; convert it to 16-bit PCM first": riff(fmt(bits=8), DATA),
     "holds 12-bit samples": riff(fmt(bits=12), DATA),
     "holds 24-bit samples": riff(fmt(bits=24), DATA),
     "holds 32-bit samples": riff(fmt(bits=32), DATA),
@@ -204,13 +204,13 @@ UNFIT = {
     "holds mu-law samples": riff(fmt(MU_LAW, bits=8), DATA),
     "holds MP3 samples": riff(fmt(MP3, bits=0), DATA),
     r"holds compressed \(WAV encoding 49\) samples": riff(fmt(49), DATA),
-    "holds floating-point samples; 16-bit": riff(extensible(FLOAT), DATA),
+    "holds floating-point samples; convert it to 16-bit": riff(extensible(FLOAT), DATA),
     r"holds compressed \(WAV encoding 65534\)": riff(extensible(PCM, tail=bytes(14)), DATA),
-    "has 2 channels; mono is handled, mix it down first": riff(fmt(channels=2), chunk(b"data", bytes(8))),
+    "has 2 channels; mix it down to mono first": riff(fmt(channels=2), chunk(b"data", bytes(8))),
     "holds no samples; leave it out": riff(fmt(), chunk(b"data", b"")),
-    "promises 6 bytes where 5 are left; fetch or save it again": riff(fmt(), DATA)[:-1],
-    "promises 16 bytes where 3 are left": riff(fmt(), DATA)[:23],
-    "promises 4294967295 bytes where 2 are": riff(fmt()) + b"data" + b"\xff" * 4 + b"\1\0",
+    "promises 6 bytes, but 5 are left; fetch or save it again": riff(fmt(), DATA)[:-1],
+    "promises 16 bytes, but 3 are left": riff(fmt(), DATA)[:23],
+    "promises 4294967295 bytes, but 2 are": riff(fmt()) + b"data" + b"\xff" * 4 + b"\1\0",
     "is damaged: it ends before its samples": riff(fmt()),
     "it ends before its samples; fetch or save": riff(),
     "it has no description of its samples": riff(DATA),
@@ -247,7 +247,7 @@ def test_every_cut_of_a_wav_file_is_noticed(tmp_path):
 def test_flac_that_cannot_be_kept_exactly_is_refused(tmp_path):
     path = tmp_path / "a.flac"
     soundfile.write(path, random_sound(500), 16_000, subtype="PCM_24")
-    with pytest.raises(DataError, match="a.flac holds 24-bit samples; 16-bit PCM is handled"):
+    with pytest.raises(DataError, match="a.flac holds 24-bit samples; convert it to 16-bit PCM first"):
         read_clip(path)
     soundfile.write(path, random_sound(500, 2), 16_000, subtype="PCM_16")
     with pytest.raises(DataError, match="a.flac has 2 channels"):
@@ -425,7 +425,7 @@ def test_sc09_problems_are_told(tmp_path):
     write_speech_commands(tmp_path)
     assert find_sc09(tmp_path) == tmp_path
     write_wav(tmp_path / "one" / "0_nohash_0.wav", sound(1), 8000)
-    with pytest.raises(DataError, match="0_nohash_0.wav has 8000 Hz where Speech Commands has 16000"):
+    with pytest.raises(DataError, match="0_nohash_0.wav has 8000 Hz, but Speech Commands has 16000"):
         load_sc09(tmp_path)
     (tmp_path / "two" / "1_nohash_0.wav").unlink()
     with pytest.raises(DataError, match="two/1_nohash_0.wav is missing, but validation_list.txt lists it; unpack"):

@@ -75,7 +75,7 @@ def test_text8_problems_are_told(tmp_path, monkeypatch):
         load_text8(tmp_path)
     path = fake_text8(tmp_path, monkeypatch, b"hello world " * 10)
     path.write_bytes(b"hello")
-    with pytest.raises(DataError, match="has 5 bytes where text8 has 120"):
+    with pytest.raises(DataError, match="has 5 bytes, but text8 has 120"):
         load_text8(path)
     path.write_bytes(b"hellO world " * 10)
     with pytest.raises(DataError, match="is damaged"):

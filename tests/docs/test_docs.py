@@ -25,6 +25,7 @@ DOCUMENTS = [
     *sorted((ROOT / "docs" / "api").glob("*.md")),
     *(path.with_suffix(pretrained.CARD_SUFFIX) for path in pretrained.bundled_models().values()),
 ]
+MADE_WITH_THE_SITE = {"comparisons/report.md"}
 OTHER_PROGRAMS = {"make", "pip", "python", "git", "cd", "sh"}
 
 
@@ -59,7 +60,8 @@ def test_a_wrong_flag_or_name_would_be_noticed():
 def test_links_lead_to_files():
     for document in DOCUMENTS:
         for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text(encoding="utf-8")):
-            assert target.startswith("https://") or (document.parent / target).exists(), f"{document.name}: {target}"
+            is_found = target.startswith("https://") or (document.parent / target).exists()
+            assert is_found or target in MADE_WITH_THE_SITE, f"{document.name}: {target}"
 
 
 def test_paths_in_code_lead_to_files():
@@ -88,12 +90,9 @@ def test_the_site_builds(tmp_path):
     assert 'id="ardm.bound"' in page
     assert "&gt;&gt;&gt;" in page
     assert "<blockquote>" not in page
-
-
-def test_the_comparisons_are_up_to_date(tmp_path):
-    run(["ardm", "report", "paper", str(ROOT / "docs" / "runs" / "minutes"), "-o", str(tmp_path)])
-    committed = (ROOT / "docs" / "comparisons" / "report.md").read_text(encoding="utf-8")
-    assert (tmp_path / "report.md").read_text(encoding="utf-8") == committed, "run ardm report paper, see docs/runs"
+    report = (tmp_path / "comparisons" / "report" / "index.html").read_text(encoding="utf-8")
+    assert "OA-ARDM" in report
+    assert (tmp_path / "comparisons" / "loss-text8-oa.png").exists()
 
 
 def test_the_plan_of_larger_runs_is_up_to_date():

@@ -210,14 +210,14 @@ def test_hidden_values_cannot_leak(kind, generator):
 @pytest.mark.parametrize(
     ("kind", "layer", "reason"),
     [
-        ("images", "blocks.0.expand", "a weight passes"),
+        ("images", "blocks.0.expand", "a weight exceeds"),
         ("images", "embedding", "a sum of rows may reach"),
         ("text", "blocks.0.attention", "a scale is not a finite number"),
         ("wavenet", "input", "a row of values is negative"),
         ("wavenet", "gate", "the table of the logistic function is out of range"),
-        ("wavenet", "blocks.0", "a bias passes"),
+        ("wavenet", "blocks.0", "a bias exceeds"),
         ("wavenet", "blocks.1.convolution", "a scale is out of range"),
-        ("wavenet", "last", "a bias passes"),
+        ("wavenet", "last", "a bias exceeds"),
     ],
 )
 def test_a_bound_that_fails_names_the_layer(kind, layer, reason, generator):
@@ -252,7 +252,7 @@ def test_backends_that_fail_the_self_test_are_skipped(generator, monkeypatch):
     monkeypatch.setattr("ardm.exact.network.available_operations", lambda device: backends)
     assert choose_operations(network.core, network.test, CPU) is REFERENCE
     del backends["reference"]
-    reasons = r"saturating gives other integers; absent fails \(RuntimeError: not implemented for this CPU\)$"
+    reasons = r"saturating gives different integers; absent fails \(RuntimeError: not implemented for this CPU\)$"
     with pytest.raises(ExactError, match=f"no backend on cpu gives the integers .*: {reasons}"):
         choose_operations(network.core, network.test, CPU)
 

@@ -247,7 +247,7 @@ class TestDamage:
                 "colour",
                 pixels(9, 17, "RGB"),
                 {"fields": TextFields(length=10)},
-                "holds text, and its model is for image",
+                "holds text, but its model is for image",
             ),
             ("grey", pixels(9, 17, "L"), {"fields": ImageFields(width=17, height=9, mode="RGB")}, "1 chunks .* 3"),
             ("grey", pixels(9, 17, "LA"), {"side": b"\5\0"}, "an unknown form: 5"),
@@ -260,7 +260,7 @@ class TestDamage:
             ("text", "words", {"side": b"\0\0"}, "outside"),
             ("text", "words", {"side": b"\0\1\5A"}, "do not fit their places"),
             ("text", "words", {"side": b"\0\1\1AB"}, "do not fit their places"),
-            ("text", "words", {"side": b"\0\1\1\xff"}, "no valid UTF-8"),
+            ("text", "words", {"side": b"\0\1\1\xff"}, "not valid UTF-8"),
             ("text", "words", {"side": b"\1\0"}, "deflated"),
             ("text", "words", {"side": b"\2\0"}, "outside"),
             ("bytes", b"words", {"side": b"\0"}, "no side bytes"),
@@ -296,7 +296,7 @@ class TestDamage:
         assert isinstance(hashing_codec("text").decode([entry], Batching())[0], UnknownModelError)
 
     def test_content_of_another_medium_is_refused(self):
-        with pytest.raises(DataError, match="this model is for images, and this content is text"):
+        with pytest.raises(DataError, match="this model is for images, but this content is text"):
             hashing_codec("colour").place(text_content("x"))
 
     def test_content_that_no_reader_would_take_is_refused(self, monkeypatch):
@@ -417,7 +417,7 @@ class TestFiles:
 
         path = tmp_path / "x.wav"
         path.write_bytes(wav_file(np.zeros((4, 3), np.int16), 8000))
-        with pytest.raises(DataError, match="has 3 channels; mono and stereo are handled"):
+        with pytest.raises(DataError, match="has 3 channels; only mono and stereo are supported"):
             medium_of(tiny_exact("sound")).layout.read(path)
 
     def test_flac_is_read(self, tmp_path):

@@ -77,7 +77,7 @@ def test_two_processes_train_as_one_and_the_first_speaks_and_writes(tmp_path):
     assert output.returncode == 0, output.stderr
     assert_alike(tmp_path / "one", tmp_path / "two")
     assert output.stdout.count("done at step 9") == 1
-    assert output.stderr.count("9 steps of 8 items in 2 shards by 2 processes on cpu") == 1
+    assert output.stderr.count("9 steps of 8 items in 2 shards across 2 processes on cpu") == 1
     assert len((tmp_path / "two" / "metrics.jsonl").read_text().splitlines()) == 9 + 3
     assert load_model(tmp_path / "two").config.train.num_shards == 2
     assert not list((tmp_path / "two").glob("*.partial"))
@@ -97,7 +97,7 @@ def test_a_run_moves_between_numbers_of_processes(tmp_path):
 def test_a_run_begun_by_one_process_goes_on_in_two_with_other_shards(tmp_path):
     assert main(arguments(tmp_path / "run", "--steps", "2")) == 0
     refused = train_in_two(tmp_path / "run", "--steps", "4", "--resume")
-    assert refused.stderr.count("2 processes cannot share a batch evenly whose --shards are 1: give --shards 2") == 1
+    assert refused.stderr.count("2 processes cannot share a batch evenly with --shards 1: give --shards 2") == 1
     output = train_in_two(tmp_path / "run", "--steps", "4", "--resume", "--shards", "2")
     assert output.returncode == 0, output.stderr
     assert main(arguments(tmp_path / "run", "--steps", "5", "--resume", "--shards", "1")) == 0
@@ -109,7 +109,7 @@ def test_a_run_moves_to_processes_that_share_weights_out_and_back(tmp_path):
     train_in_one(tmp_path / "one", "--steps", "6", "--resume", *LOGGED)
     output = train_in_two(tmp_path / "moved", "--fsdp", "--steps", "6", "--resume", *LOGGED)
     assert output.returncode == 0, output.stderr
-    assert "by 2 processes that shard the weights on cpu" in output.stderr
+    assert "across 2 processes that shard the weights on cpu" in output.stderr
     assert_alike(tmp_path / "one", tmp_path / "moved")
     assert (tmp_path / "moved" / "model.safetensors").stat().st_size == (
         tmp_path / "one" / "model.safetensors"
@@ -144,7 +144,7 @@ def test_a_process_that_leaves_is_not_aborted_by_tensors_still_under_way(tmp_pat
 
 def test_weights_are_shared_out_by_torchrun_alone(tmp_path, capsys):
     assert main(arguments(tmp_path / "run", "--fsdp")) == 2
-    assert "--fsdp shards weights across the processes of torchrun" in capsys.readouterr().err
+    assert "--fsdp shards weights across processes: start them with torchrun" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flags", [["--passes", "3"], ["--calls", "5"], ["--order", "raster"]], ids=" ".join)
@@ -173,7 +173,7 @@ def test_two_processes_sample_as_one(tmp_path, capsys):
 def test_bad_usage_is_said_once(tmp_path):
     output = train_in_two(tmp_path / "run", "--shards", "3", "--batch-size", "9")
     assert output.returncode != 0
-    assert output.stderr.count("ardm: 2 processes cannot share a batch evenly whose --shards are 3: give --shards") == 1
+    assert output.stderr.count("ardm: 2 processes cannot share a batch evenly with --shards 3: give --shards") == 1
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
@@ -208,7 +208,7 @@ def test_a_process_that_has_lost_another_is_not_ended_before_it_has_said_so(monk
 def test_a_lost_process_is_told_in_a_line():
     reason = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [::1]:4000\nmore"
     told = str(LostProcessError(2, reason))
-    assert "cannot go on without it (Connection closed by peer [::1]:4000); resume a training" in told
+    assert "cannot continue without it (Connection closed by peer [::1]:4000); resume training" in told
 
 
 def test_a_process_alone_is_a_team():

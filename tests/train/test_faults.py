@@ -185,7 +185,7 @@ def test_a_damaged_state_gives_way_to_the_one_before(tmp_path, whole):
         trainer = Trainer(config, corpus, CPU)
         said = restore_state(trainer, folder)
         assert said.startswith(f"{states[0]} ")
-        assert said.endswith("; the previous state is used, of step 8")
+        assert said.endswith("; the previous state, of step 8, is used")
         assert "\n" not in said
         assert trainer.step == 8
         assert states[0].read_bytes() == previous  # the good one took its place, or the next save would lose it
@@ -201,7 +201,7 @@ def test_two_damaged_states_are_left_as_they_are(tmp_path):
     contents = [state.read_bytes()[:-1] for state in states]
     for state, content in zip(states, contents, strict=True):
         state.write_bytes(content)
-    with pytest.raises(CheckpointError, match=f"^no training state is left to go on from: {states[0]} .*{states[1]} "):
+    with pytest.raises(CheckpointError, match=f"^no training state is left to resume from: {states[0]} .*{states[1]} "):
         restore_state(Trainer(config, corpus, CPU), folder)
     assert [state.read_bytes() for state in states] == contents
     states[1].unlink()
@@ -295,11 +295,11 @@ def test_a_run_that_meets_everything_ends_as_if_nothing_had_been(num_processes, 
     assert state_step(folder) == 15
     (folder / STATE_FILE).write_bytes((folder / STATE_FILE).read_bytes()[:-9])
     ended = troubled.start(f"kill:0:{STATE_FILE}:2").end()
-    assert "the previous state is used, of step 10\n" in ended.said
+    assert "the previous state, of step 10, is used\n" in ended.said
     assert ended.status == -signal.SIGKILL
     if num_processes > 1:
         assert ended.line.startswith(
-            "ardm (process 1): another of the 2 processes has ended or cannot be reached, and the rest cannot go on"
+            "ardm (process 1): another of the 2 processes has ended or cannot be reached, and the others cannot"
         )
     assert state_step(folder) == 15
     ended = troubled.start(f"term:{last}:3").end()

@@ -201,12 +201,12 @@ def test_it_learns_and_leaves_what_it_says(tmp_path):
 def test_resuming_needs_the_same_run(tmp_path):
     config, corpus, folder = tiny_config(), tiny_corpus(tmp_path), tmp_path / "run"
     train(config, corpus, folder, stop_at=4)
-    with pytest.raises(UsageError, match="another seed, batch size; resume it with the same"):
+    with pytest.raises(UsageError, match="a different seed, batch size; resume it with the same"):
         restore_state(Trainer(replace(tiny_config(batch_size=4), seed=3), corpus, CPU), folder)
     other = replace(corpus, classes=corpus.classes[::-1].copy())
     with pytest.raises(CheckpointError, match="other data"):
         restore_state(Trainer(config, other, CPU), folder)
-    with pytest.raises(UsageError, match="at step 4 already; give more --steps"):
+    with pytest.raises(UsageError, match="already at step 4; give more --steps"):
         restore_state(Trainer(tiny_config(steps=3), corpus, CPU), folder)
     longer = Trainer(tiny_config(steps=20, eval_every=50), corpus, CPU)
     restore_state(longer, folder)
@@ -235,7 +235,7 @@ def test_a_model_without_its_state_is_not_resumed(tmp_path):
     train(tiny_config(steps=2), corpus, folder)
     (folder / STATE_FILE).unlink()
     (folder / PREVIOUS_STATE_FILE).unlink(missing_ok=True)
-    with pytest.raises(CheckpointError, match="holds a model but no training state to go on from; --init"):
+    with pytest.raises(CheckpointError, match="holds a model but no training state to resume from; --init"):
         train(tiny_config(steps=4), corpus, folder, resume=True)
 
 

@@ -2,7 +2,7 @@
 
     -log p(x | order) = sum over d = 0..D-1 of -log p(x_order[d] | x_order[0], ..., x_order[d-1])
 
-Left to right the order is 0, 1, ..., D-1, and the sum is exact. A permuted network takes any order and learns the mean
+From left to right the order is 0, 1, ..., D-1 and the sum exact. A permuted network takes any order and learns the mean
 over all of them, as an order-agnostic ARDM does, with one difference: it is causal, so that it predicts each variable
 only from those before it in the order.
 
@@ -46,7 +46,7 @@ class CausalNetwork(Protocol):
 
 @runtime_checkable
 class IncrementalNetwork(Protocol):
-    """A network that can go from place to place, left to right, without evaluating the earlier ones again."""
+    """A network that can advance place by place, left to right, without evaluating earlier places again."""
 
     def incremental(self) -> Callable[[Int[Tensor, "B"]], Float[Tensor, "B O"]]:
         """A function to call with the tokens of each place in turn; it returns the outputs there."""
@@ -94,7 +94,7 @@ class Autoregressive(nn.Module):
         return bool(self.network.is_permuted)
 
     def outputs(self, x: Int[Tensor, "B D"], order: Int[Tensor, "B D"]) -> Float[Tensor, "B D O"]:
-        """The network's outputs for every place of the order, in float32 (float64 if it computes so). One call."""
+        """The network's outputs for every place of the order, in float32 (float64 if it computes in that). One call."""
         values = x.gather(1, order)
         tokens = F.pad(values[:, :-1], (1, 0), value=self.depth.absorbing_value)
         outputs: Tensor = self.network(tokens, order)
@@ -148,8 +148,8 @@ def score(
 ) -> Estimate:
     """Mean bits per dimension: exact left to right, else an unbiased estimate of the mean over random orders.
 
-    In each pass every item meets one order; left to right there is one order and hence one pass. The processes of a
-    team share the batches, and each of them returns the result.
+    In each pass every item is scored in one order; left to right is a single order and takes a single pass. The
+    processes of a team share the batches, and each of them returns the result.
 
     >>> import dataclasses, torch
     >>> from ardm import build, config, presets

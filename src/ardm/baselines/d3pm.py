@@ -5,15 +5,15 @@ The bound is a sum over the steps of a noise process (notation as in `noise`),
     -log p(x_0) <= KL(q(x_T | x_0) || p(x_T)) + sum over t = 1..T of L_t,
     L_t = E_q(x_t | x_0) KL(q(x_(t-1) | x_t, x_0) || p(x_(t-1) | x_t)),
 
-of which L_1 is the reconstruction -log p(x_0 | x_1). Drawing t uniformly and weighing by T is unbiased.
+where L_1 is the reconstruction -log p(x_0 | x_1). Drawing t uniformly and weighting by T is unbiased.
 
-A network may put out p(x_0 | x_t), or only what the other variables tell of x_0: then its probabilities are weighted
+A network may output p(x_0 | x_t), or only what the other variables say about x_0: then its probabilities are weighted
 by q(x_t | x_0), as in Eq. 4 of Austin et al. (their code leaves the weights out at t = 1). The absorbing process needs
-no weights. Elsewhere they spare the network from learning the known noise: with outputs of zero it then begins near
-log2 K bits per dimension, and far above otherwise, as errors of a step count T times.
+no weights. For others they save the network from learning the known noise: with outputs of zero it then starts near
+log2 K bits per dimension, and far above that without weights, as errors of a step count T times.
 
 The absorbing process with T -> infinity is an order-agnostic ARDM (App. B of the ARDM paper): variables that are
-revealed in the same step are independent given the others, and the chance to meet in a step falls as 1 / T.
+revealed in the same step are independent given the others, and the chance of sharing a step falls as 1 / T.
 """
 
 import math
@@ -91,7 +91,7 @@ class D3PM(nn.Module):
         return self.process.num_steps
 
     def with_steps(self, num_steps: int) -> "D3PM":
-        """The network with the absorbing process in another number of steps."""
+        """This model with another number of steps of the absorbing process."""
         if not isinstance(self.process, Absorbing):
             raise ValueError("only a D3PM with the absorbing process can change its number of steps")
         process = self.process.with_steps(num_steps)
@@ -105,7 +105,7 @@ class D3PM(nn.Module):
         return logits.log_softmax(-1)
 
     def _logits(self, xt: Int[Tensor, "B D"], step: Int[Tensor, "B"]) -> Float[Tensor, "B D K"]:
-        """The network's outputs in float32 (float64 if it computes so)."""
+        """The network's outputs in float32 (float64 if it computes in that)."""
         (inputs, mask, t), shape = self.process.network_inputs(xt, step), (-1, *self.shape)
         stage = (step - 1) * self.num_levels // self.process.num_steps
         logits: Tensor = self.network(inputs.view(shape), mask.view(shape), stage, t).flatten(1, -2)
@@ -132,7 +132,7 @@ class D3PM(nn.Module):
         step_nats = self.process.step_nats(log_x0, x, xt, step).sum(1)
         nats = self.process.num_steps * step_nats + self.prior_nats(x)
         surprise = -log_x0.gather(-1, x[..., None])[..., 0].masked_fill(~self.process.unknown(xt), 0.0)
-        per_bit = self.num_variables * math.log(2)  # from nats of an item to bits of a variable
+        per_bit = self.num_variables * math.log(2)  # from nats per item to bits per variable
         return Losses(bits_per_dim=nats / per_bit, cross_entropy=surprise.sum(1) / per_bit)
 
 
@@ -145,7 +145,7 @@ def from_ardm(model: ARDM, num_steps: int) -> D3PM:
     50
     """
     if model.num_stages > 1 or not isinstance(model.parametrization, DataParametrization):
-        raise ValueError("only a one-stage ARDM with a logit for each class is a D3PM as well")
+        raise ValueError("only a one-stage ARDM with a logit for each class is also a D3PM")
     process = Absorbing(model.depth.num_classes, num_steps, model.depth.absorbing_value)
     return D3PM(model.network, process, model.shape)
 
@@ -161,7 +161,7 @@ def bound(
     on_batch: OnBatch = lambda num_items: None,
     team: Processes = ALONE,
 ) -> Estimate:
-    """An unbiased estimate of the bound: in each pass every item meets one step, stratified over the items.
+    """An unbiased estimate of the bound: in each pass every item is scored at one step, stratified over the items.
 
     The interval counts only the spread that stratification leaves. The processes of a team share the batches, and
     each of them returns the result.

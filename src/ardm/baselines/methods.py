@@ -27,11 +27,11 @@ Baseline = D3PM | Autoregressive
 """A model of a method other than ARDMs."""
 
 NOISE_LEVELS = 64
-"""Levels of noise between which a network without a step input distinguishes."""
+"""Levels of noise that a network without a step input can distinguish, given to it as stages."""
 
 
 def num_noise_levels(method: MethodConfig, network: NetworkConfig) -> int:
-    """The noise levels given to a D3PM's network as stages; 1 where it knows the level by other means."""
+    """The number of noise levels given to a D3PM's network as stages; 1 if it knows the level in another way."""
     return 1 if method.is_absorbing or isinstance(network, PaperUNetConfig) else NOISE_LEVELS
 
 
@@ -47,7 +47,7 @@ def noise_process(method: MethodConfig, num_classes: int, mask_value: int | None
 def build_causal_network(
     network: NetworkConfig, *, num_values: int, num_outputs: int, is_permuted: bool
 ) -> OATransformer | CausalTransformer | CausalWaveNet:
-    """The causal form of a network, freshly initialised."""
+    """The causal form of a configured network, freshly initialised."""
     if isinstance(network, PaperWaveNetConfig):
         return CausalWaveNet(network, num_values=num_values, num_outputs=num_outputs)
     if not isinstance(network, TransformerConfig | PaperTransformerConfig):

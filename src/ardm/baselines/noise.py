@@ -1,6 +1,6 @@
 """Noise that destroys data in T steps, and its reversal: the processes of D3PMs (Austin et al., 2021).
 
-A Markov chain x_0 -> x_1 -> ... -> x_T takes each variable by itself from its data class to noise:
+A Markov chain x_0 -> x_1 -> ... -> x_T takes each variable, independently, from its data class to noise:
 
     q(x_t | x_(t-1))         one step, a matrix Q_t
     q(x_t | x_0)             the marginal, a row of Q_1 Q_2 ... Q_t
@@ -12,11 +12,11 @@ Data classes from which x_t cannot have come have no posterior; p(x_0 | x_t) is 
 
 Notation (with that of `orders` and `depth`)
     T       number of steps of noise, `num_steps`
-    step    the diffusion's t, for each item: 0 for data, T for pure noise; `t` stays what a network of an ARDM is
-            given, a number of revealed variables
+    step    the diffusion's t, for each item: 0 for data, T for pure noise; `t` keeps its meaning for networks of
+            ARDMs, the number of revealed variables
     x0, xt  data, and the same items at a step
     V       values that a variable may take on the way: the K classes, and a mask in the absorbing process
-All logarithms are natural. A row is a distribution along the last axis, of log-probabilities, impossible ones -inf.
+All logarithms are natural. A row holds the log-probabilities of a distribution along the last axis, -inf if impossible.
 """
 
 import math
@@ -36,7 +36,7 @@ ClassRows = Float[Tensor, "B D K"]
 Rows = Float[Tensor, "B D V"]
 
 MIN_LOG_LIKELIHOOD = -460.0
-"""Where log q(x_t | x_0) is less, x_t cannot have come from x_0; float64 holds the inverse of any greater one."""
+"""Below this log q(x_t | x_0), x_0 counts as impossible; above it, float64 holds the inverse probability."""
 MIN_PROBABILITY = 1e-300
 """Lower limit of sums of products in float64, so that their logarithms are finite."""
 
@@ -73,7 +73,7 @@ class NoiseProcess(nn.Module, ABC):
 
     @abstractmethod
     def unknown(self, xt: Items) -> Bool[Tensor, "B D"]:
-        """True where x_t leaves the data class open."""
+        """True where x_t does not determine the data class."""
 
     @abstractmethod
     def log_marginal(self, x0: Items, step: Steps) -> Rows:
@@ -115,7 +115,7 @@ class Absorbing(NoiseProcess):
         self.mask_value = num_classes if mask_value is None else mask_value
 
     def with_steps(self, num_steps: int) -> "Absorbing":
-        """The process in another number of steps."""
+        """The process with another number of steps."""
         return Absorbing(self.num_classes, num_steps, self.mask_value)
 
     def sample(self, x0: Items, step: Steps, generator: torch.Generator) -> Items:
@@ -168,7 +168,7 @@ class Absorbing(NoiseProcess):
         return torch.zeros(x0.shape, device=x0.device)
 
 
-class _EndsUniform(NoiseProcess):
+class _UniformPrior(NoiseProcess):
     """A process of symmetric matrices among the K classes, so that x_T is uniform; subclasses define four methods.
 
     The network sees x_t with nothing masked. It learns the noise level only from t = (1 - step / T) D, rounded, in
@@ -207,7 +207,7 @@ class _EndsUniform(NoiseProcess):
         return torch.ones_like(xt, dtype=torch.bool)
 
     def log_posterior(self, x0: Items, xt: Items, step: Steps) -> ClassRows:
-        """Bayes' rule, by its definition."""
+        """The posterior by Bayes' rule."""
         return (self.log_step_to(xt, step) + self.log_marginal(x0, step - 1)).log_softmax(-1)
 
     def log_reverse(self, log_x0: ClassRows, xt: Items, step: Steps) -> ClassRows:
@@ -229,7 +229,7 @@ class _EndsUniform(NoiseProcess):
         return divergence(log_marginal, torch.full_like(log_marginal, -math.log(self.num_classes)))
 
 
-class Uniform(_EndsUniform):
+class Uniform(_UniformPrior):
     """Each step replaces a variable, with some probability, by a uniformly random class.
 
     `alpha_bar[t-1]` is the probability that nothing was replaced in steps 1..t: see `cosine_alpha_bar`.
@@ -271,7 +271,7 @@ class Uniform(_EndsUniform):
 def cosine_alpha_bar(num_steps: int) -> Float[Tensor, "T"]:
     """The schedule of Austin et al. for uniform noise: cos((t/T + 0.008) / 1.008 * pi/2), normalised to 1 at t = 0.
 
-    As in their code a step replaces with probability 0.999 at most; the last one's would be 1.
+    As in their code a step replaces with probability at most 0.999; that of the last step would be 1.
     """
     _check_num_steps(num_steps)
     time = torch.arange(num_steps + 1, dtype=torch.float64) / num_steps
@@ -283,7 +283,7 @@ CHECKPOINT_EVERY = 16
 """Steps from one stored product of matrices to the next."""
 
 
-class Gaussian(_EndsUniform):
+class Gaussian(_UniformPrior):
     """Each step moves a variable among K ordered classes as a discretised Gaussian would (Austin et al., App. A.2.3).
 
     Q_t[i, j] = exp(-4 (i-j)^2 / ((K-1)^2 beta_t)) / Z for i != j, where Z sums the exponentials over all differences
@@ -354,7 +354,7 @@ class Gaussian(_EndsUniform):
 def linear_betas(num_steps: int) -> Float[Tensor, "T"]:
     """The schedule of Austin et al. for Gaussian noise: 1e-4 to 0.02 in 1000 steps.
 
-    With T steps all are 1000 / T times as large, so that the sum of variances stays.
+    With T steps all are 1000 / T times as large, so that the sum of variances stays the same.
     """
     _check_num_steps(num_steps)
     first, last = 0.1 / num_steps, 20 / num_steps
@@ -379,7 +379,7 @@ def _is_class(x: Items, num_classes: int) -> Bool[Tensor, "B D K"]:
 
 
 def _log_one_hot(x: Items, num_classes: int) -> ClassRows:
-    """Log-probabilities of a certain x; -inf for all classes if it is none of them."""
+    """Log-probabilities that put all mass on x; -inf for all classes if x is none of them."""
     zeros = torch.zeros((), dtype=torch.float64, device=x.device)
     return torch.where(_is_class(x, num_classes), zeros, NEGATIVE_INFINITY)
 

@@ -1,13 +1,13 @@
 """Causal Transformers with the blocks of the ARDMs' networks: left to right, and in any order.
 
-Both take tokens as `causal` defines them: a start value, then at each place d of the order the value at place d-1. In
+Both take tokens as `causal` defines them: a start value, then at each place d of the order the value at place d-1. For
 any order a network must know two positions: that of the token, order[d-1], and that of the target, order[d] (XLNet:
 Yang et al., 2019; the paper's OA-Transformer).
 
     the paper's blocks   sinusoids of the target and of the token, half the width each, are added to the embedding
-    our blocks           besides, queries are turned by the target's position and keys by the token's
+    our blocks           in addition, queries are turned by the target's position and keys by the token's
 
-Rotations alone would not do: the first query sees the start value only, wherever its target lies. As in the authors'
+Rotations alone would not do: the first query sees only the start value, wherever its target lies. As in the authors'
 code the start value has no sinusoids; to a rotation it lies at position -1.
 """
 
@@ -56,7 +56,7 @@ class ShiftedTransformer(nn.Module):
 
 
 class CausalTransformer(ShiftedTransformer):
-    """A Transformer that goes from left to right, with the position codes of its blocks' ARDM."""
+    """A Transformer that goes from left to right, with the position codes of the ARDM that has its blocks."""
 
     is_permuted: ClassVar[bool] = False
 
@@ -85,7 +85,7 @@ class OATransformer(ShiftedTransformer):
         if not isinstance(self.config, TransformerConfig):
             return self.trunk(x)
         positions = (order, F.pad(order[:, :-1], (1, 0), value=-1))
-        # cosines and sines (B, 1, D, C), alike for all heads
+        # cosines and sines (B, 1, D, C), the same for all heads
         return self.trunk(x, *(rotary_angles_at(p[:, None], self.config.head_width, x) for p in positions))
 
 

@@ -48,7 +48,7 @@ class CausalWaveNet(nn.Module):
         return full_precision(self.head, F.relu(self.last(total / math.sqrt(len(self.blocks)))))
 
     def incremental(self) -> "IncrementalWaveNet":
-        """The network in a form that takes one sample after the other, from the start of a clip."""
+        """The network in a form that takes one sample after another, from the start of a clip."""
         return IncrementalWaveNet(self)
 
 

@@ -1,4 +1,4 @@
-"""Parts of several commands: names of orders and schedules, progress, checks of flags, facts for records."""
+"""Shared by several commands: names of orders and schedules, progress, checks of flags, facts for records."""
 
 import math
 import platform
@@ -25,7 +25,7 @@ ScheduleName = Literal["planned", "cosine", "uniform"]
 OrderName = Literal["random", NamedOrder]
 Order = Annotated[OrderName, tyro.conf.arg(help="Order of the variables; random draws one for each item.")]
 OutputPath = Annotated[Path | None, tyro.conf.arg(aliases=["-o"])]
-BatchSize = Annotated[int, tyro.conf.arg(help="Rows that the network evaluates at once.")]
+BatchSize = Annotated[int, tyro.conf.arg(help="Rows that the network evaluates at once; lower it if memory runs out.")]
 Seed = Annotated[int, tyro.conf.arg(help="Seed of the random draws.")]
 Device = Annotated[
     str | None,
@@ -33,12 +33,12 @@ Device = Annotated[
 ]
 
 SECONDS_PER_LINE = 30
-"""Least time between two lines of progress without a terminal."""
+"""Minimum time between two lines of progress, which replace the bar where there is no terminal."""
 
 
 @contextmanager
 def progress(title: str, total: int, opening: str | None = None) -> Iterator[Callable[[int], None]]:
-    """A function that advances a bar on stderr or prints lines after an opening; it does nothing in later processes."""
+    """A function that advances a bar or, without a terminal, prints lines; only the first process shows anything."""
     if launched_rank():
         yield lambda count: None
         return
@@ -77,14 +77,14 @@ def progress_line(title: str, done: int, total: int, seconds: float) -> str:
 
 
 def require_positive(**flags: float | int | None) -> None:
-    """Raise a UsageError for the first flag that is given and not positive."""
+    """Raise a UsageError for the first given flag that is not positive."""
     for name, value in flags.items():
         if value is not None and not value > 0:
             raise UsageError(f"--{name.replace('_', '-')} must be positive, got {value}")
 
 
 def require_calls(num_calls: int | None, num_stages: int) -> None:
-    """Raise a UsageError for fewer calls than stages."""
+    """Raise a UsageError if there are fewer calls than stages."""
     if num_calls is not None and num_calls < num_stages:
         raise UsageError(f"--calls must be at least {num_stages}, one for each stage; got {num_calls}")
 

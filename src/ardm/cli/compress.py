@@ -26,7 +26,7 @@ RESTORED = ("file", "bytes restored", "compressed", "ratio", "bits/variable", "s
 
 @dataclass(frozen=True, kw_only=True)
 class Compress:
-    """Compress files without loss with an exact model: one .ardm per file, or one archive.
+    """Compress files losslessly with an exact model: one .ardm per file, or one archive.
 
     Images come back with every pixel and their mode (as PNG), 16-bit sounds with every sample (as WAV), texts and
     bytes to the byte. A file that coding would not make shorter is stored without the model.
@@ -36,25 +36,25 @@ class Compress:
     """Files, folders and patterns such as 'images/**/*.png'. In folders, hidden files and files without a suffix of
     the model's kind are left out."""
     model: Path | None = None
-    """An exact model's file, as `ardm export` makes it, or the name of a bundled model (`ardm models`). Default: the
+    """An exact model's file, written by `ardm export`, or the name of a bundled model (`ardm models`). Default: the
     bundled model for images, sound or text, by the suffix of each file."""
     calls: int | None = None
-    """Network calls per window; fewer are faster but cost bits. Default: the model's own choice."""
+    """Network calls per window; fewer are faster but make files longer. Default: the model's own choice."""
     order: str | None = None
     """raster, reverse, spaced, halton, strands or pseudorandom:SEED. Default: the model's own choice."""
     output: OutputPath = None
     """A folder, where the files of a given folder F become F/...; a name ending in .ardma for one archive; for a
     single file also a name ending in .ardm. Default: FILE.ardm next to each file."""
     append: bool = False
-    """Add to an existing archive."""
+    """Add to the archive of -o if it exists."""
     force: bool = False
     """Replace existing files."""
     verify: bool = False
     """Decode and compare everything before it is kept (the default)."""
     no_verify: bool = False
-    """Skip the verification, which takes about half of the time."""
+    """Skip the verification, which takes about half the time."""
     batch_size: int | None = None
-    """Rows that the network evaluates at once; the compressed bytes do not depend on it. Default: by device."""
+    """Rows that the network evaluates at once; fewer take less memory and give the same files. Default: by device."""
     device: Device = None
     json: bool = False
     """Print JSON."""
@@ -92,7 +92,7 @@ class Compress:
         if not self.files:
             raise UsageError("give the files to compress")
         if self.model is None and not bundled_models():
-            raise UsageError("give the exact model to compress with: --model MODEL (`ardm export` makes one of a run)")
+            raise UsageError("give the exact model to compress with: --model MODEL (`ardm export` makes one)")
         if self.verify and self.no_verify:
             raise UsageError("--verify and --no-verify exclude each other")
         suffix = "" if self.output is None else self.output.suffix
@@ -114,7 +114,7 @@ class Compress:
 class Decompress:
     """Restore compressed files and archives. Damaged entries are reported, and everything else is restored.
 
-    `ardm compress FOLDER -o OUT` and `ardm decompress OUT -o BACK` reproduce the tree as BACK/FOLDER.
+    After `ardm compress FOLDER -o OUT`, `ardm decompress OUT -o BACK` reproduces the tree as BACK/FOLDER.
     """
 
     files: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE...")]
@@ -132,7 +132,7 @@ class Decompress:
     force: bool = False
     """Replace existing files."""
     batch_size: int | None = None
-    """Rows that the network evaluates at once. Default: by device."""
+    """Rows that the network evaluates at once; lower it if memory runs out. Default: by device."""
     device: Device = None
     json: bool = False
     """Print JSON."""
@@ -158,7 +158,7 @@ class Decompress:
             return restorer.restore(sources, self.entry)
 
     def _models_and_files(self) -> tuple[list[Path], list[str]]:
-        """The models and files of `--model A B FILE`: everything up to the first that is not a model is one."""
+        """The models and files of `--model A B FILE`: the words before the first that is not a model are models."""
         from ardm.pretrained import bundled_models, is_model
 
         models: list[Path] = []
@@ -175,7 +175,7 @@ class Decompress:
 def report_on_leader(
     command: Compress | Decompress, work: "Callable[[Workers], Outcome]", columns: tuple[str, ...]
 ) -> None:
-    """Report the outcome of work that all processes share, from the first one."""
+    """Share work among all processes, and report its outcome from the first one."""
     from ardm.compression.workers import run_on_leader
     from ardm.runtime.device import Runtime
 
@@ -207,7 +207,7 @@ def batches(title: str, batch_size: int | None, workers: "Workers") -> "Iterator
 
 
 def report(outcome: "Outcome", columns: tuple[str, ...], *, as_json: bool) -> None:
-    """Print an outcome; an error if something failed, after one line per failure."""
+    """Print an outcome; if something failed, raise an ArdmError after one line per failure."""
     if as_json:
         failed = [{"file": failure.file, "error": str(failure.error)} for failure in outcome.failures]
         done = [one.to_dict() for one in outcome.done]

@@ -24,15 +24,15 @@ class Data:
     """Check a data set, fetching it first if it is missing or damaged, or pack it to be read from disk."""
 
     name: Annotated[tyro.conf.Positional[DataName], tyro.conf.arg(metavar="NAME")]
-    """text8, cifar10 or sc09 (checked only: Speech Commands is 2.4 GB to fetch by hand); with --pack also your own
-    text, bytes, images or audio; packed, to check every bit of a packed data set."""
+    """text8, cifar10 or sc09 (only checked: Speech Commands, 2.4 GB, must be fetched by hand); with --pack also your
+    own text, bytes, images or audio; packed, to check every bit of a packed data set."""
     root: Path
-    """Folder that holds, or will hold, the data set; your own text may be a file."""
+    """Folder that holds the data set or to which it is fetched; your own text may be a file."""
     pack: Path | None = None
     """Write the data set into this new folder, in shards that training reads from disk on demand: for data larger than
     memory. `ardm train`, `eval` and others take the folder in place of the original."""
     channels: Literal[1, 3] = 3
-    """1 to pack grey images, 3 for colour (images)."""
+    """Pack images as grey (1) or as colour (3)."""
     shard_mib: int = 256
     """Maximum size of a shard in MiB (with --pack)."""
 

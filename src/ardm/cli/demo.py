@@ -26,17 +26,17 @@ class Demo:
     """Compress, restore, fill gaps and draw samples with the bundled models, and write a report.
 
     It takes a few minutes on 2 cores. FOLDER/report.html is a single page that needs no other file; FOLDER/compressed
-    and FOLDER/restored have the files.
+    and FOLDER/restored hold the files.
     """
 
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FOLDER")] = Path("ardm-demo")
-    """Folder of the report and the files."""
+    """Folder to write the report and the files to."""
     examples: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
-    """Small images, texts (.txt) and 16-bit sounds to use instead of those of the repository."""
+    """Folder of small images, texts (.txt) and 16-bit sounds to use instead of the repository's examples."""
     force: bool = False
     """Replace the report and the files of an earlier demo."""
     seed: int = 0
-    """Seed of the samples and the fillings."""
+    """Seed of the samples and the filled gaps."""
     device: Device = None
     json: bool = False
     """Print JSON."""
@@ -76,7 +76,7 @@ class Demo:
 
 
 def _clocked() -> Callable[[str], None]:
-    """A function that prints a line with the seconds since now."""
+    """A function that prints a line after the number of seconds since this call."""
     started = time.monotonic()
     return lambda line: print(f"{time.monotonic() - started:4.0f} s  {line}", file=sys.stderr, flush=True)
 

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
-    """Bits of data under a model, with a 95% interval.
+    """Score data: its bits under a model, with a 95% interval.
 
-    By default the bound over random orders; with --order, the exact bits in that order; with --calls, those of a
-    schedule of this many calls; with --diffusion-steps, the bound of a D3PM. A baseline has its own bits: the bound of
-    its diffusion steps, the bits in its order, or their mean over random orders.
+    By default this is the bound over random orders; with --order, the exact bits in that order; with --calls, those of
+    a schedule of this many calls; with --diffusion-steps, the bound of a D3PM. A baseline is scored by its own method:
+    the bound of its diffusion steps, the bits in its order, or their mean over random orders.
     """
 
     model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
@@ -46,16 +46,16 @@ class Evaluate:
     """The text8 or CIFAR-10 folder, Speech Commands, or a file or folder of your own."""
     order: Order = "random"
     calls: int | None = None
-    """Network calls per item; by default one for each variable."""
+    """Network calls per item; by default one per variable."""
     schedule: ScheduleName = "planned"
     """How --calls are spread over the steps. A plan suits random and spread-out orders, but not raster; strands ignore
     it, since each call takes a variable of every strand."""
     diffusion_steps: int | None = None
-    """Score an order-agnostic ARDM, or a D3PM with the absorbing process, as such a D3PM with this many steps."""
+    """Score an order-agnostic ARDM or an absorbing D3PM as an absorbing D3PM with this many steps."""
     split: Literal["train", "valid", "test", "all"] | None = None
-    """By default the test split of a published set or of the data the model was trained on; all of any other data."""
+    """Split to score. Default: test for a published set or the data the model was trained on, all for other data."""
     items: int | None = 1000
-    """Items to score, evenly spread over the split (None for all)."""
+    """Number of items to score, evenly spread over the split (None for all)."""
     passes: int = 1
     """Passes over the items; more make the bound's interval narrower."""
     profile: Path | None = None
@@ -64,7 +64,7 @@ class Evaluate:
     seed: Seed = 0
     device: Device = None
     json: bool = False
-    """Print JSON, with all that the figure depends on."""
+    """Print JSON, with everything that the number depends on."""
     output: OutputPath = None
     """Write to this file instead of the screen."""
 
@@ -110,7 +110,7 @@ class Evaluate:
         write_output(self.output, f"{figure}\n{estimate.estimator}; {title}".encode())
 
     def _scored(self, loaded: "LoadedModel | LoadedBaseline") -> "LoadedModel | LoadedBaseline":
-        """The model, as a D3PM if diffusion steps are given; a UsageError for flags that a baseline does not have."""
+        """The model, as a D3PM if diffusion steps are given; a UsageError for flags that a baseline cannot use."""
         from ardm.tasks.load import LoadedModel, with_diffusion_steps
 
         num_steps = self.diffusion_steps
@@ -136,6 +136,6 @@ class Evaluate:
         require_calls(self.calls, loaded.ardm.num_stages)
         schedule = make_schedule(loaded.trained, self.calls, self.schedule)
         kind = "" if self.order == "strands" else f"{self.schedule} schedule, "
-        words = "one variable a call" if self.calls is None else f"{kind}{schedule.num_calls} calls"
+        words = "one variable per call" if self.calls is None else f"{kind}{schedule.num_calls} calls"
         with progress("calls", schedule.num_calls * len(loaded.runtime.team.share_of(len(x)))) as advance:
             return score(loaded, x, schedule, self.order, words, replace(options, on_batch=advance))

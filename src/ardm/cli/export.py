@@ -20,22 +20,22 @@ DEFAULT_CALLS = {"text": 100, "images": 100, "sound": 500}
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """Make an exact model of a run: integers that all machines compute alike, and the order that codes best."""
+    """Make an exact model from a run, for `ardm compress`: integers, the same on every machine, and the best order."""
 
     run_folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """A run's folder or a model file."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
-    """The exact model's file."""
+    """File to write the exact model to."""
     data: Path | None = None
     """The data that the run was trained on; by default where the run found it."""
     calls: int | None = None
-    """Network calls per item, by default, when the model codes: 100, for sound 500, at most one for each variable."""
+    """Network calls per item that the exact model makes by default, at most one per variable; 100, or 500 for sound."""
     order: str | None = None
-    """raster, reverse, spaced, halton, strands or pseudorandom:SEED; by default what codes held-out items best."""
+    """raster, reverse, spaced, halton, strands or pseudorandom:SEED; by default the one that codes best."""
     items: int = 64
-    """Training items that set the scales of activations."""
+    """Number of training items that calibrate the scales of activations."""
     valid_items: int = 8
-    """Held-out items that choose the order and the kind of schedule."""
+    """Number of held-out items on which orders and kinds of schedules are compared."""
     seed: Seed = 0
     device: Device = None
 
@@ -55,7 +55,7 @@ class Export:
         order = None if self.order is None else parse_order(self.order)
         trained = load(self.run_folder, self.device).trained
         if trained.exact is not None:
-            raise UsageError(f"{self.run_folder} is an exact model already")
+            raise UsageError(f"{self.run_folder} is already an exact model")
         calls = self.calls or DEFAULT_CALLS[trained.config.data.medium]
         require_calls(calls, trained.model.num_stages)
         corpus = load_corpus(trained.config.data, self._data_path())
@@ -90,7 +90,7 @@ class Export:
 
         path = self.data or read_data_path(self.run_folder)
         if path is None:
-            raise UsageError(f"{self.run_folder} does not say where its data lies; give it with --data")
+            raise UsageError(f"{self.run_folder} does not say where its data is; give it with --data")
         return path
 
 

@@ -18,12 +18,12 @@ class Info:
     file: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE_OR_MODEL")]
     """A compressed file, an archive, a run's folder, a model file, a bundled model's name, or a packed data set."""
     model: Path | None = None
-    """The model that a short file was made with, if it is not bundled."""
+    """The model of a short compressed file, if it is not a bundled one."""
     json: bool = False
     """Print JSON."""
 
     def run(self) -> None:
-        """Print the facts; an error if an entry is damaged."""
+        """Print the facts, then raise a DamagedError if an entry is damaged."""
         from ardm.compression.describe import facts_of
 
         facts = facts_of(self.file, self.model)
@@ -52,5 +52,5 @@ def _shown(name: str, value: Any) -> Any:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     if name == "schedule" and isinstance(value, int):
-        return f"number {value} of the model's, from 0"
+        return f"the model's number {value} (from 0)"
     return f"{value:.4f}" if isinstance(value, float) else value

@@ -44,7 +44,7 @@ DESCRIPTION = (
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit status of the command that the arguments name, after running it."""
+    """Run the command that the arguments name, and return its exit status."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     arguments = [a for a in arguments if a != "--debug"]
@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt as interruption:
         return end_by(interruption)
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has gone
+        sys.stderr.close()  # the reader of our output has gone
         return 1
     except Exception as error:
         if debug:
@@ -115,7 +115,7 @@ def check_launch(command: object) -> None:
 def fail(message: str, status: int) -> int:
     """Print an error as one line on stderr, from one process only, and return the exit status."""
     if elect_reporter():
-        say(" ".join(message.split()), names_process=status != BAD_USAGE)  # every process finds the same bad usage
+        say(" ".join(message.split()), names_process=status != BAD_USAGE)  # bad usage is the same in every process
     return status
 
 

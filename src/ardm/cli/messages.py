@@ -9,11 +9,11 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import tyro
 
 PARSING = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
-"""How tyro makes flags of the fields of a command."""
+"""How tyro turns the fields of a command into flags."""
 HELP_INDENT = 8
 """Lines indented this far explain an option; `--help` shows them too."""
 LEFT_OUT = ("For full helptext", "Argument helptext", "Got errors", "Perhaps you meant", "Arguments similar to")
-"""First words of paragraphs that the line leaves out."""
+"""First words of the paragraphs that `one_line` leaves out."""
 
 
 def unknown_arguments(words: Sequence[str], command: Any, name: str) -> str:
@@ -28,7 +28,7 @@ def unknown_arguments(words: Sequence[str], command: Any, name: str) -> str:
 
 
 def flags_of(command: Any) -> dict[str, str]:
-    """The flags of a command or of its class, configurations inside it included, by the names of their fields."""
+    """The flags of a command or of its class by the names of their fields, with those of configurations inside it."""
     flags: dict[str, str] = {}
     hints = get_type_hints(command if isinstance(command, type) else type(command), include_extras=True)
     for name in (field.name for field in fields(command)):

@@ -32,7 +32,7 @@ class Models:
         for name, size, line in rows:
             print(f"{name:<8} {size / 1e6:5.1f} MB  {line}")
         if not rows:
-            print("there are none in this version")
+            print("this version has no bundled models")
 
 
 def about(card: str) -> str:

@@ -15,27 +15,27 @@ if TYPE_CHECKING:
     from ardm.planner import Plan as SchedulePlan
 
 MAX_SIZES = 50
-"""Groups of a stage that are listed one by one; more are listed as runs of equal groups."""
+"""Maximum number of groups of a stage that are listed one by one; more are listed as runs of equal groups."""
 MAX_RUNS = 20
-"""Runs of a stage that are listed; of more only both ends are."""
+"""Maximum number of runs of a stage that are listed; if there are more, only groups at both ends are."""
 SIZES_AT_AN_END = 10
-"""Groups that are listed at each end."""
+"""Groups listed at each end."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The best schedule for a budget of network calls, and what it costs in bits."""
+    """Find the best schedule for a budget of network calls, and what it costs in bits."""
 
     source: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL_OR_PROFILE")]
     """A run's folder, a model file, or a profile (.npy or .json: D or S x D bits)."""
     calls: int
     """The budget: network calls per item, over all stages."""
     split: Literal["joint", "even"] = "joint"
-    """How several stages share the calls: at the least cost, or evenly (the paper's)."""
+    """How several stages share the calls: so that the fewest bits are lost, or evenly (the paper's)."""
     method: Literal["smooth", "isotonic", "sort"] | None = None
     """How a noisy profile is made monotone: by default smooth for a model, sort (the paper's) for a file."""
     output: OutputPath = None
-    """Draw the profile and the schedule to this image file."""
+    """Draw the profile and the schedule in this image file."""
     json: bool = False
     """Print JSON."""
 
@@ -65,14 +65,12 @@ class Plan:
 
 
 def print_plan(result: "SchedulePlan") -> None:
-    """Print the plan for a reader."""
-    schedule = result.schedule
+    """Print the plan as text."""
+    schedule, full_bits = result.schedule, result.full_bits
     per_dim = result.bits / schedule.num_steps
     stages = f"{schedule.num_stages} stage{'s' * (schedule.num_stages > 1)}"
     print(f"{schedule.num_calls} calls for {stages} of {schedule.num_steps} variables")
-    print(
-        f"{result.bits:.2f} bits per item ({per_dim:.4f} per variable) against {result.full_bits:.2f} with every call"
-    )
+    print(f"{result.bits:.2f} bits per item ({per_dim:.4f} per variable); {full_bits:.2f} with one variable per call")
     print(f"{result.lost_bits:.2f} bits ({result.lost_share:.2%}) lost")
     for stage in range(schedule.num_stages):
         sizes = [stop - start for start, stop in schedule.groups(stage)]
@@ -80,7 +78,7 @@ def print_plan(result: "SchedulePlan") -> None:
 
 
 def shortened(sizes: Sequence[int]) -> str:
-    """Group sizes for a reader: each of them, runs of equal ones as calls x size, or those at both ends."""
+    """Group sizes as text: each of them, runs of equal ones as calls x size, or those at both ends."""
     if len(sizes) <= MAX_SIZES:
         return " ".join(map(str, sizes))
     runs = [f"{len(list(equal))} x {size}" for size, equal in itertools.groupby(sizes)]

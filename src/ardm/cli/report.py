@@ -16,14 +16,14 @@ from ardm.runtime.files import check_writable, check_writable_folder, to_json, w
 
 @dataclass(frozen=True, kw_only=True)
 class ReportCalls:
-    """Bits of a model by order and by number of calls, with planned, cosine and uniform schedules, as Markdown."""
+    """Tabulate a model's bits by order and by number of calls, for planned, cosine and uniform schedules (Markdown)."""
 
     model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
     """A run's folder or a model file."""
     data: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DATA")]
     """The folder of text8, CIFAR-10 or Speech Commands, or a file or folder of your own."""
     calls: tuple[int, ...] | None = None
-    """Budgets; default: 250 100 50 20 10 for text, 3072 500 100 50 for images, 1000 500 100 50 per stage for sound."""
+    """Call budgets; default: 250 100 50 20 10 (text), 3072 500 100 50 (images), 1000 500 100 50 per stage (sound)."""
     orders: tuple[NamedOrder, ...] | None = None
     """Orders scored exactly, one variable per call; default: all but strands for text, three for images, else none."""
     passes: int = 16
@@ -33,9 +33,9 @@ class ReportCalls:
     planned_in: tuple[NamedOrder, ...] = ("raster", "spaced", "halton")
     """Orders in which planned schedules are scored exactly."""
     split: Literal["train", "valid", "test", "all"] | None = None
-    """By default the test split of a published set or of the data the model was trained on; all of any other data."""
+    """Split to score. Default: test for a published set or the data the model was trained on, all for other data."""
     items: int = 200
-    """Items to score, spread over the split."""
+    """Number of items to score, spread over the split."""
     batch_size: BatchSize = 64
     seed: Seed = 0
     device: Device = None
@@ -85,20 +85,20 @@ class ReportCalls:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportPaper:
-    """The paper's tables and figures: our numbers, the paper's, and the commands that make ours.
+    """Write the paper's tables and figures: our numbers, the paper's, and the commands that produce ours.
 
-    FOLDER/report.html holds its pictures; those of FOLDER/report.md are files next to it. Only the small result files
-    of runs are read, never weights.
+    FOLDER/report.html has its pictures embedded; those of FOLDER/report.md are files next to it. Only the small result
+    files of runs are read, never weights.
     """
 
     runs: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUNS")]
-    """A folder with a folder for each run; a file TABLE.md in it is shown below that table."""
+    """A folder with one folder per run; a file TABLE.md in it is shown below the table of that name."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FOLDER")]
-    """Folder of the report."""
+    """Folder to write the report to."""
     scale: Literal["minutes", "paper"] = "minutes"
-    """Runs of minutes on one GPU, or with the paper's own networks and steps."""
+    """Which runs to report: those of minutes on one GPU, or those with the paper's own networks and steps."""
     run_missing: bool = False
-    """First train and measure what is missing, which takes hours at minutes scale and weeks at the paper's."""
+    """First train and measure what is missing, which takes hours at the minutes scale and weeks at the paper's."""
     only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[NAME ...]")] = ()
     """Runs to train and measure, by name, with --run-missing; all by default."""
     data: Annotated[Path | None, tyro.conf.arg(metavar="DATA")] = None
@@ -107,7 +107,7 @@ class ReportPaper:
     """Print the tables as JSON."""
 
     def run(self) -> None:
-        """Write the report, with --run-missing after what is missing has been run."""
+        """Write the report; with --run-missing, first train and measure what is missing."""
         self._check()
         from ardm.apps.report.figures import require_matplotlib
         from ardm.apps.report.paper.evidence import Evidence
@@ -145,7 +145,7 @@ class ReportPaper:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Tables and figures of one model, or those of the paper."""
+    """Make tables and figures of one model, or those of the paper."""
 
     what: (
         Annotated[ReportCalls, tyro.conf.subcommand("calls", prefix_name=False)]

@@ -27,15 +27,15 @@ class SamplerFlags:
     n: Annotated[int, tyro.conf.arg(name="num", aliases=["-n"])] = 1
     """Number of samples."""
     calls: int | None = None
-    """Network calls per sample; by default one per variable, or per step of a D3PM (only a D3PM with the absorbing
-    process may have others)."""
+    """Network calls per sample; fewer are faster but less accurate. Default: one per variable, or per step of a D3PM
+    (only an absorbing D3PM can take another number)."""
     schedule: ScheduleName = "planned"
     """How --calls are spread over the steps."""
     order: Order = "random"
     temperature: float = 1.0
     """Below 1 sharpens the distribution; 1 samples from the model itself."""
     top_p: float = 1.0
-    """Keep only the likeliest classes with this much probability; 1 keeps all."""
+    """Draw only from the likeliest classes that together have this probability; 1 draws from all."""
     chain: bool = False
     """Show each item as it is filled in: lines of text, or a row of images or spectrograms."""
     batch_size: int = 64  # BATCH_SIZE of `ardm.sample`, whose import takes a second
@@ -48,7 +48,7 @@ class SamplerFlags:
     no_compile: bool = False
     """Do not compile the network first, even for many calls (CUDA only)."""
     json: bool = False
-    """Print JSON, with lists of integers for anything but characters."""
+    """Print JSON, with lists of integers for everything except characters."""
 
     def check(self) -> None:
         """Raise a UsageError for flags that make no sense."""
@@ -176,7 +176,7 @@ class Infill(SamplerFlags):
         """Raise a UsageError for flags that make no sense."""
         super().check()
         if self.order == "strands":
-            raise UsageError("strands are an order of whole items; fill gaps in any other --order")
+            raise UsageError("strands order whole items only; choose another --order to fill gaps")
 
     def run_on(self, runtime: "Runtime") -> None:
         """Infill and write."""

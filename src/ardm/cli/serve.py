@@ -16,7 +16,7 @@ MAX_PORT = 65535
 
 @dataclass(frozen=True, kw_only=True)
 class Serve:
-    """Serve a page to play with models: fill gaps, watch it happen, compress and restore files.
+    """Serve a web page to try models: fill gaps, watch it happen, compress and restore files.
 
     Nothing leaves the machine, and the page cannot read its files. Ctrl-C ends it.
     """
@@ -24,9 +24,9 @@ class Serve:
     models: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="MODEL...")] = ()
     """Exact models (which also compress), model files or runs."""
     port: int = 8420
-    """The port to listen at; 0 takes any free port."""
+    """The port to listen on; 0 takes any free port."""
     host: str = "127.0.0.1"
-    """The address to listen at: other machines can reach the page only if you change this. There is no password."""
+    """The address to listen on: other machines can reach the page only if you change this. There is no password."""
     open: bool = False
     """Open the page in a browser."""
     device: Device = None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ardm.train.trainer import Trainer
 
 REPEAT_SECONDS = 1.0
-"""Seconds in which a signal that comes again counts as the same one."""
+"""Seconds within which a repeated signal counts as the same one."""
 WITHOUT_NAME = tyro.conf.arg(name="")
 PRESET_HELP = "What to train.\n" + "\n".join(
     f"{name}: {(make.__doc__ or '').partition(chr(10))[0]}" for name, make in PRESETS.items()
@@ -35,7 +35,7 @@ PRESET_HELP = "What to train.\n" + "\n".join(
 
 @dataclass(frozen=True, kw_only=True)
 class Train:
-    """Train a model: metrics.jsonl, checkpoints and the model go to a run's folder."""
+    """Train a model; metrics.jsonl, checkpoints and the model are written to a run's folder."""
 
     start: ClassVar[Start]
 
@@ -43,24 +43,24 @@ class Train:
     data: Path
     """Folder of text8, CIFAR-10 or Speech Commands, file or folder of text, or folder of images or sounds."""
     out: Path
-    """The run's folder."""
+    """Folder of the run: a new one, or with --resume that of an earlier run."""
     resume: bool = False
     """Continue from the folder's last checkpoint, if there is one."""
     init: Path | None = None
-    """Start with the network and the weights of this run or model file instead of random weights, to go on with other
-    data or learning rates. A resumed run ignores it."""
+    """Start with the network and the weights of this run or model file instead of random weights, to continue with
+    other data or learning rates. A resumed run ignores it."""
     minutes: float | None = None
-    """Save and stop once the run has taken this long in all; continue with --resume and more."""
+    """Save and stop once the run has taken this many minutes in all; --resume with a larger number continues it."""
     device: Device = None
     no_compile: bool = False
-    """Run the network as it is instead of compiling it first (CUDA only)."""
+    """Do not compile the network: training starts sooner, but steps are slower (CUDA only)."""
     fsdp: bool = False
     """Shard weights and optimiser states across the processes of torchrun (FSDP2), for training that exceeds the
     memory of one GPU."""
     config: Annotated[RunConfig, WITHOUT_NAME]
 
     def completed(self, arguments: Sequence[str]) -> "Train":
-        """This command with the configuration that the arguments it was parsed from give together."""
+        """This command with its configuration completed from all the arguments that it was parsed from."""
         config = self.config
         check_together(config, arguments)
         try:
@@ -93,7 +93,7 @@ class Train:
             raise UsageError(f"--out {self.out} lies inside --data {self.data} and would become part of the data")
         runtime = Runtime.choose(self.device, compile=not self.no_compile)
         if self.fsdp and not is_launched():
-            raise UsageError("--fsdp shards weights across the processes of torchrun: torchrun ... -m ardm train")
+            raise UsageError("--fsdp shards weights across processes: start them with torchrun ... -m ardm train")
         with joined_team(runtime.device) as team:
             runtime = replace(runtime, team=team, shares_weights=self.fsdp)
             run = opened_run(self.config, self.data, self.out, runtime, resume=self.resume, initial=self.start.initial)
@@ -114,7 +114,7 @@ class TrainImages(Train):
 
 
 def train_command(arguments: Sequence[str]) -> type[Train]:
-    """`Train` with the defaults that the arguments imply; with the flags of all presets if they name none."""
+    """`Train` with the defaults that the arguments imply, or with the flags of all presets if they name none."""
     base: type[Train] = TrainImages
     namespace: dict[str, Any] = {"__doc__": Train.__doc__}
     if (preset := preset_in(arguments)) is None:
@@ -140,14 +140,14 @@ def in_flags(message: str) -> str:
 
 
 def check_unknown(words: Sequence[str], command: Train) -> None:
-    """A usage error that names the flags of other presets among the unknown words."""
+    """Raise a UsageError that names the flags of other presets among the unknown words."""
     others = {*flags_of(train_command([])).values()} - {*flags_of(command).values()}
     if named := sorted({flag for word in words if (flag := word.partition("=")[0]) in others}):
         raise UsageError(f"{', '.join(named)} cannot be used with the preset {command.preset}; see ardm train --help")
 
 
 def run_with_progress(trainer: "Trainer", folder: Path, minutes: float | None) -> None:
-    """Train with a progress bar or, where there is no terminal, a line for each evaluation."""
+    """Train with a progress bar, if there is a terminal, and a line for each evaluation."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -202,7 +202,7 @@ def describe(trainer: "Trainer") -> str:
     kind = stages if config.method.is_ardm else f"method {config.method.name}"
     train, num_processes = config.train, runtime.team.size
     shards = f" in {train.num_shards} shards" if train.num_shards > 1 else ""
-    processes = f" by {num_processes} processes" if num_processes > 1 else ""
+    processes = f" across {num_processes} processes" if num_processes > 1 else ""
     processes += " that shard the weights" if runtime.shares_weights else ""
     return (
         f"{config.preset}, {size:,} parameters, {kind}, items of {shape} from {trainer.corpus.title}; {train.steps} "
@@ -221,7 +221,7 @@ def evaluation_line(metrics: dict[str, Any], config: RunConfig, num_classes: int
     interval = f" ± {metrics['valid_half_width']:.4f}" if "valid_half_width" in metrics else ""
     bits = f"{metrics['valid_bits']:.4f}{interval} bits per variable"
     uniform_bits = math.log2(num_classes)
-    warning = f"; a guess takes {uniform_bits:.4f}" if metrics["valid_bits"] > uniform_bits else ""
+    warning = f"; guessing takes {uniform_bits:.4f}" if metrics["valid_bits"] > uniform_bits else ""
     return f"step {metrics['step']}: {bits}, {evaluated_items(config)} ({estimate}{warning})"
 
 
@@ -235,8 +235,8 @@ def interrupts() -> Iterator[list[float]]:
     """A list that receives the time of a first SIGINT or SIGTERM, to stop between two steps; a later one interrupts.
 
     A launcher, a terminal and a scheduler may all pass on the same signal, so repeats within a second do not count, and
-    none does once everything is saved. One of several processes that fails ignores SIGTERM while it reports why:
-    torchrun sends it as soon as another has ended.
+    none counts once everything is saved. If one of several processes fails, it ignores SIGTERM while it reports why:
+    torchrun sends it as soon as another process has ended.
     """
     received: list[float] = []
 

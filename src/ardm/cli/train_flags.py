@@ -29,7 +29,7 @@ class Start:
 
 
 def start_of(preset: str, arguments: Sequence[str]) -> Start:
-    """The preset, the run to be resumed or the model of --init, as --base and --method change it."""
+    """The preset, the run to be resumed or the model of --init, as changed by --base and --method."""
     start = _saved_or_preset(preset, arguments)
     config, base = start.config, value_of("--base", arguments)
     method: Any = value_of("--method", arguments)
@@ -62,7 +62,7 @@ def _saved_or_preset(preset: str, arguments: Sequence[str]) -> Start:
     try:
         config = replace(config, network=initial.config.network, depth=initial.config.depth)
     except ValueError as error:
-        raise UsageError(f"{init} cannot be started from with the preset {preset}: {error}") from None
+        raise UsageError(f"the preset {preset} cannot start from {init}: {error}") from None
     return Start(config=config, initial=initial)
 
 
@@ -87,12 +87,12 @@ def value_of(flag: str, arguments: Sequence[str]) -> str:
 
 
 def flag_in(word: str) -> str:
-    """The flag of an argument such as --flag=value; underscores are hyphens."""
+    """The flag of an argument such as --flag=value, with hyphens for underscores."""
     return word.partition("=")[0].replace("_", "-")
 
 
 def check_together(config: RunConfig, arguments: Sequence[str]) -> None:
-    """A usage error for a flag that has no effect with the others."""
+    """Raise a UsageError for a flag that has no effect together with the others."""
     given, method = {*map(flag_in, arguments)}, config.method
     has_order = config.train.order is not None or "--resume" in given
     no_order = "is for a run that trains for an order: give --order too"
@@ -111,7 +111,7 @@ def check_together(config: RunConfig, arguments: Sequence[str]) -> None:
 
 
 def config_of_all_presets() -> type[RunConfig]:
-    """A configuration with the fields of all presets, for help: who has them, and their defaults where all agree."""
+    """The configuration class for --help: the fields of all presets, which have each, and defaults where all agree."""
     configs = [make() for make in PRESETS.values()]
     parts: list[Any] = [("preset", tyro.conf.Suppress[str], "")]
     for name in ("data", "network", "train", "depth", "method"):

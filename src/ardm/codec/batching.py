@@ -14,7 +14,7 @@ from ardm.orders import Shape
 from ardm.runtime.cuda_graphs import own_stream
 
 Result = TypeVar("Result")
-Thing = TypeVar("Thing")
+Element = TypeVar("Element")
 OnBatch = Callable[[int], None]
 
 BATCH_VARIABLES = {"cpu": 2**18, "cuda": 2**22}
@@ -56,16 +56,16 @@ def rows_per_batch(num_rows: int, batch_size: int, device: torch.device) -> int:
     return max(1, min(batch_size // num_threads, max(MIN_ROWS, -(-num_rows // num_threads))))
 
 
-def packed(things: Iterable[Thing], size: Callable[[Thing], int], limit: int) -> Iterator[list[Thing]]:
-    """The things in order, in lists whose sizes sum to at most the limit or that hold a single one."""
-    held: list[Thing] = []
+def packed(elements: Iterable[Element], size: Callable[[Element], int], limit: int) -> Iterator[list[Element]]:
+    """The elements in order, in lists whose sizes sum to at most the limit or that hold a single one."""
+    held: list[Element] = []
     total = 0
-    for thing in things:
-        if held and total + size(thing) > limit:
+    for element in elements:
+        if held and total + size(element) > limit:
             yield held
             held, total = [], 0
-        held.append(thing)
-        total += size(thing)
+        held.append(element)
+        total += size(element)
     if held:
         yield held
 

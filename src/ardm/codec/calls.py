@@ -1,10 +1,10 @@
 """Calls of an exact network: their groups of variables, what the network sees, and its outputs.
 
-Every variable falls in the group that its rank in the stage's order has in the schedule. Two kinds of variables are
-left out of the groups, and groups without any other cost no call:
+The schedule puts each variable in a group by its rank in the stage's order. Two kinds of variables are left out of
+the groups, and groups that are then empty cost no call:
 
     given    known to the decoder: revealed from the start, at level s+1 in every stage s
-    absent   outside the data (beyond the ragged edge of an image): hidden for ever, at level 0
+    absent   outside the data (beyond the ragged edge of an image): hidden throughout, at level 0
 
 The network sees in `t` how many variables are revealed.
 """
@@ -52,7 +52,7 @@ class Items:
     """N items of D variables, with masks of those that are not coded."""
 
     x: Int[Tensor, "N D"]
-    """Values; the decoder needs those of given variables only."""
+    """Values; the decoder needs only those of given variables."""
     given: Bool[Tensor, "N D"]
     absent: Bool[Tensor, "N D"]
 
@@ -64,7 +64,7 @@ class Items:
         given: Bool[Tensor, "N D"] | None = None,
         absent: Bool[Tensor, "N D"] | None = None,
     ) -> "Items":
-        """Items of which all variables are coded except those in the masks."""
+        """Items whose variables are all coded except those in the masks."""
         nowhere = torch.zeros((), dtype=torch.bool, device=x.device).expand(x.shape)
         return cls(x=x, given=nowhere if given is None else given, absent=nowhere if absent is None else absent)
 
@@ -83,7 +83,7 @@ class Batch:
     """One group of each of B items, for one call. All but the bounds are on the network's device."""
 
     items: Int[Tensor, "B"]
-    """Their indices."""
+    """Indices of the items."""
     stage: Int[Tensor, "B"]
     start: Int[Tensor, "B"]
     where: Int[Tensor, "B N"]
@@ -91,18 +91,18 @@ class Batch:
     size: Int[Tensor, "B"]
     """Variables per group."""
     bounds: Int[np.ndarray, "B 2"]
-    """Begin and end of each group's rows."""
+    """Start and end of each group's rows."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GroupRows(Rows):
-    """Rows of several groups, one group after the other. All but the bounds are on the network's device."""
+    """Rows of several groups, one group after another. All but the bounds are on the network's device."""
 
     item: Int[Tensor, "R"]
     """The place of each row's item in the batch."""
     variable: Int[Tensor, "R"]
     bounds: Int[np.ndarray, "B 2"]
-    """Begin and end of each group's rows."""
+    """Start and end of each group's rows."""
 
 
 class NetworkCaller:
@@ -122,7 +122,7 @@ class NetworkCaller:
             raise ValueError(f"expected an order of 0..{num_variables - 1} for each of {depth.num_stages} stages")
         if (schedule.num_stages, schedule.first_step, schedule.num_steps) != (depth.num_stages, 0, num_variables):
             raise ValueError(
-                f"the schedule must have steps 0..{num_variables - 1} in each stage, {depth.num_stages} in all"
+                f"expected a schedule from step 0, of stages x steps = {depth.num_stages} x {num_variables}"
             )
         self.num_variables, self.device = num_variables, device
         self._levels = depth.levels.to(device)
@@ -186,7 +186,7 @@ class NetworkCaller:
 
 
 def to_device(arrays: Sequence[Int[np.ndarray, "..."]], device: torch.device) -> list[Int[Tensor, "..."]]:
-    """Integer arrays as tensors on a device, by one asynchronous copy."""
+    """Integer arrays as tensors on a device, in one asynchronous copy."""
     flat = torch.from_numpy(np.concatenate([array.ravel() for array in arrays]))
     moved = flat.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else flat
     parts = moved.split([array.size for array in arrays])

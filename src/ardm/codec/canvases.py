@@ -1,4 +1,4 @@
-"""Canvases to payloads and back: the windows of many arrays in common batches."""
+"""Canvases to payloads and back: the windows of many arrays in shared batches."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ from ardm.codec.windows import Canvas, Window, bundles, cut, num_bundles, num_wi
 from ardm.orders import Shape
 
 SLAB_VARIABLES = 2**21
-"""Variables of the windows that are held in memory at once, or those of a batch if they are more."""
+"""Variables of the windows that are held in memory at once, or those of one batch if that holds more."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -6,7 +6,7 @@ A symbol i of a row of weights w (see `frequencies`) has the interval [c, c + w_
 coder is a stack, so the encoder pushes symbols in the reverse of the decoder's sequence. It has two parts.
 
 The last 16 symbols of the decoder, or all if they are fewer, are kept in one number X of any size, with weights of 16
-bits v_i = floor(w_i (2^16 - n) / 2^24) + 1; what is missing to 2^16 is added to the first of the largest w_i. A small
+bits v_i = floor(w_i (2^16 - n) / 2^24) + 1; any shortfall from 2^16 is added to the first of the largest w_i. A small
 X wastes bits on intervals much longer than itself: 24-bit weights would cost about 5 bits per item.
 
     X = 1 + check at first
@@ -24,8 +24,8 @@ base 2^32 with the least significant first, and the state is its two most signif
 The payload is the words and then the state (its low half first), each word as 4 little-endian bytes, without the zero
 bytes at the end. So it is one number again, and the decoder finds X = 1 + check in the end.
 
-Symbols come in groups whose weights are known at once. A group that holds some of the last 16 symbols is cut there. The
-others of a group are sorted by their number of reachable symbols, stably, fewest first. A symbol with no alternative
+Symbols come in groups whose weights are known at once. A group that holds some of the last 16 symbols is cut there. A
+group's others are sorted by their number of reachable symbols, stably, fewest first. A symbol with no alternative
 changes nothing, and is left out.
 """
 
@@ -49,7 +49,7 @@ _FAMILY = constriction.stream.model.Categorical(perfect=False)
 
 
 class Encoder:
-    """Collects groups of symbols in the decoder's sequence, with rows of one width."""
+    """Collects groups of symbols in the decoder's sequence, all with rows of one width."""
 
     def __init__(self) -> None:
         self._groups: list[tuple[np.ndarray, Weights]] = []
@@ -86,7 +86,7 @@ def _bytes(words: UInt32[np.ndarray, "W"]) -> bytes:
 
 
 def _blocks(weights: Weights, group: Int64[np.ndarray, "N"]) -> Iterator[tuple[slice | Int64[np.ndarray, "n"], int]]:
-    """Rows with an alternative in the decoder's sequence, in runs with one number of reachable symbols, and that."""
+    """Runs of rows with one number of reachable symbols, above 1, and that number, in the decoder's sequence."""
     width = weights.shape[1]
     if width > 1 and weights[:, -1].all():
         yield slice(len(weights)), width

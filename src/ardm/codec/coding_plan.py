@@ -20,7 +20,7 @@ class CodingPlan:
 
     order: OrderChoice
     schedules: tuple[Schedule, ...]
-    """By rising number of calls; files refer to them by index."""
+    """Sorted by rising number of calls; files refer to them by index."""
     default: int
     """The index of the schedule for files that do not name one."""
 
@@ -68,7 +68,7 @@ def orders_and_schedule(
 ) -> tuple[Int[np.ndarray, "S D"], Schedule]:
     """The orders of each stage for a shape, and the schedule to use with them.
 
-    With strands only the schedule's number of calls per stage counts.
+    With strands, only the schedule's number of calls per stage matters.
     """
     if choice.name == "strands":
         return in_strands(schedule)
@@ -77,7 +77,7 @@ def orders_and_schedule(
 
 
 def parse_order(text: str) -> OrderChoice:
-    """The order with a name; the pseudorandom one may have a seed, as in `pseudorandom:7`."""
+    """The order that a text names; the pseudorandom one may have a seed, as in `pseudorandom:7`."""
     name, _, seed = text.partition(":")
     is_seed = re.fullmatch("[0-9]{1,10}", seed) and int(seed) <= MAX_SEED
     if name not in ORDER_NAMES or (seed and not (name == "pseudorandom" and is_seed)):

@@ -5,7 +5,7 @@ least 1 and sum to exactly 2^24; the others are 0. All rows follow one rule from
 integers that are not all zero:
 
     free = 2^24 - n,    f_i = floor(e_i free / sum e),    w_i = f_i + 1,
-    and what is missing to 2^24 is added to the symbol of the largest share, the first one on ties.
+    and any shortfall from 2^24 is added to the symbol of the largest share, the first one if tied.
 
 Shares (tables in `tables`; all divisions and shifts round down):
 
@@ -197,7 +197,7 @@ def _read_components(outputs, least, greatest, num_classes, is_companded, compon
 @compiled(nogil=True)
 @no_type_check
 def _expanded(companded, num_classes):
-    """A companded mean in 1/64 class, from class 0 on."""
+    """A companded mean in 1/64 class, counted from class 0."""
     middle = MEANS_PER_CLASS * (num_classes - 1) // 2
     size = min(abs(np.int64(companded)), (GROWTH.size - 1) * _GROWTH_STEP - 1)
     j, r = size // _GROWTH_STEP, size % _GROWTH_STEP
@@ -222,7 +222,7 @@ def _cumulative(components, x, num_classes):
 @compiled(nogil=True)
 @no_type_check
 def _logistic(distance):
-    """2^32 / (1 + exp(-distance / 2^27)), interpolated linearly in the table; never falling."""
+    """2^32 / (1 + exp(-distance / 2^27)), interpolated linearly in the table; never decreasing."""
     magnitude = abs(distance)
     j, r = magnitude >> _REMAINDER_BITS, magnitude & ((1 << _REMAINDER_BITS) - 1)
     tail = 0
@@ -242,7 +242,7 @@ def _mixture_shares(below):
 
 
 def log_scale_range(parametrization: LogisticMixtureParametrization) -> tuple[int, int]:
-    """The clamps of log-scales, relative to a class, in 1/64 nat.
+    """The least and the greatest log-scale, relative to a class, in 1/64 nat.
 
     Decimal arithmetic has a correctly rounded logarithm, the same on every machine.
     """

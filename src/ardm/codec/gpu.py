@@ -1,4 +1,4 @@
-"""Softmax weights and payload readers on the network's device: Triton kernels on a GPU, once these pass a test.
+"""Softmax weights and payload readers on the network's device: Triton kernels on a GPU, if these pass a test.
 
 The rules for weights are in `frequencies`, and so is the loop for CPUs.
 """
@@ -18,7 +18,7 @@ from ardm.codec.streams import Streams
 from ardm.codec.tables import EXPONENTIAL
 
 MAX_WIDTH = 1024
-"""Symbols per row that the kernels support."""
+"""Maximum number of symbols per row that the kernels support."""
 _TESTING = threading.Lock()
 
 

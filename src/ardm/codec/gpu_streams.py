@@ -25,7 +25,7 @@ class GpuStreams(Streams):
     def read(
         self, weights: Int32[Tensor, "N C"], bounds: Int[np.ndarray, "G 2"], streams: Int[np.ndarray, "G"]
     ) -> Int64[Tensor, "N"]:
-        """See `Streams.read`; the groups of a stream must follow each other."""
+        """See `Streams.read`; the groups of a stream must be consecutive."""
         firsts = np.flatnonzero(np.diff(streams, prepend=-1))
         stream, begin = streams[firsts], bounds[firsts, 0]
         end = np.append(begin[1:], bounds[-1:, 1])

@@ -100,7 +100,7 @@ class ItemCodec:
     ) -> tuple[Int[Tensor, "N D"], dict[int, str]]:
         """The items, with 0 for absent variables, and the errors of damaged bundles, whose values are meaningless.
 
-        A batch has the bundles that fit, and at least one.
+        A batch holds the bundles that fit, but at least one.
         """
         sizes = [1] * len(payloads) if sizes is None else sizes
         num_items, device = sum(sizes), self._device
@@ -125,7 +125,7 @@ class ItemCodec:
         return x, damaged
 
     def _checked(self, items: Items, num_items: int, needed: Bool[Tensor, "N D"]) -> Items:
-        """The items on the network's device, with 0 where no value is needed; a ValueError for wrong ones."""
+        """The items on the network's device, with 0 where no value is needed; a ValueError if they are invalid."""
         shapes = [tuple(part.shape) for part in (items.x, items.given, items.absent)]
         if shapes != [(num_items, self._caller.num_variables)] * 3:
             expected = (num_items, self._caller.num_variables)
@@ -168,7 +168,7 @@ class ItemCodec:
 
 
 class _Decoder:
-    """Decodes items together, each by its own plan: in every turn the next group of each, by one call.
+    """Decodes items together, each by its own plan: in every turn the next group of each, in one call.
 
     The items of a bundle share a stream.
     """
@@ -229,7 +229,7 @@ def _slice(indices: range) -> slice:
 
 
 def _ranges(sizes: Sequence[int]) -> list[range]:
-    """Neighbouring ranges of these sizes, from 0 on."""
+    """Neighbouring ranges of these sizes, starting at 0."""
     return [range(*bounds) for bounds in itertools.pairwise([0, *itertools.accumulate(sizes)])]
 
 

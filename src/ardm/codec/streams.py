@@ -50,7 +50,7 @@ class Streams:
     ) -> Int64[Tensor, "N"]:
         """The next symbols, one per row of weights: rows begin..end-1 are the next group of a stream.
 
-        A stream may have several groups, one after the other.
+        A stream may have several groups, one after another.
         """
         rows, symbols = weights.cpu().numpy(), np.zeros(len(weights), np.int64)
         arrays = (self._num_before_last, self._state, self._words, self._begin, self._end)
@@ -76,7 +76,7 @@ class Streams:
     def _read_last(
         self, weights: Weights, streams: Int[np.ndarray, "G"], sizes: Int[np.ndarray, "G"]
     ) -> Int64[np.ndarray, "N"]:
-        """The next symbols among the last ones, `sizes` of each stream, one stream after the other."""
+        """The next symbols among the last ones, `sizes` of each stream, one stream after another."""
         coarse = coarse_weights(weights)
         symbols = np.empty(len(weights), np.int64)
         ends = sizes.cumsum()

@@ -7,8 +7,8 @@
 | `Digits` | direct | the digit of the stage |
 | `Nibbles` | mixture of logistics | the hexadecimal digits of its class, most significant first |
 
-Symbols that no class can reach have no weight (see `frequencies`). Of R rows, one per variable, stages, parents and
-children are on the network's device; weights and symbols are where they are computed and read.
+Symbols that no class can reach have no weight (see `frequencies`). There are R rows, one per variable: their stages,
+parents and children are on the network's device, weights and symbols where they are computed and read.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ Column = Int[Tensor, "R"]
 RowsOfWeights = Int32[Tensor, "R C"]
 
 MAX_CLASSES = 1 << 16
-"""Limit of the 16-bit weights of the coder's last symbols."""
+"""Limit set by the 16-bit weights of the coder's last symbols."""
 MAX_GROUPED_CLASSES = 1 << 14
 """Keeps the share of a child within 2^38."""
 
@@ -56,7 +56,7 @@ class SymbolMap(Protocol):
 
     length: int
     gpu_width: int
-    """The width of rows that a GPU can read: one symbol per variable, by a softmax in which all are reachable. Or 0."""
+    """Width of rows if a GPU can read them: one symbol per variable, by a softmax that reaches all; else 0."""
 
     def symbols(self, rows: Rows, child: Column) -> list[Column]:
         """The symbols of children: all first ones, then all second ones and so on."""
@@ -187,7 +187,7 @@ class Digits:
 
 
 class Nibbles:
-    """The hexadecimal digits of a class, each weighed by differences of the mixture's cumulative distribution."""
+    """The hexadecimal digits of a class, each weighted by differences of the mixture's cumulative distribution."""
 
     gpu_width = 0
 

@@ -1,7 +1,7 @@
 """Integer tables of exp and the logistic function: the same numbers on every machine.
 
 Every entry is the integer nearest to a real number, so that another implementation may compute it in its own way. Here
-Python's unbounded integers do, with 128 fractional bits and no floating point.
+Python's unbounded integers are used, with 128 fractional bits and no floating point.
 
 | table | entry |
 |---|---|

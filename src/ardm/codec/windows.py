@@ -22,12 +22,12 @@ from jaxtyping import Bool, Integer
 
 from ardm.orders import Shape
 
-OVERLAP_FRACTION = 8
-"""Neighbours share 1 / OVERLAP_FRACTION of a window."""
+OVERLAP_DIVISOR = 8
+"""Neighbours share 1 / OVERLAP_DIVISOR of a window."""
 BUNDLE_VARIABLES = 2**14
-"""Places of a bundle at most, unless it is a single window."""
+"""Maximum number of places in a bundle, unless it is a single window."""
 MAX_CACHED_WINDOWS = 64
-"""Windows of arrays up to this number are cached by the array's size."""
+"""An array's windows are cached, by its size, if there are at most this many."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +49,11 @@ class Window:
     area: tuple[slice, ...]
     """The window's places in the array."""
     inside: tuple[slice, ...]
-    """Those places in the item."""
+    """The places in the item that lie in the array."""
     coded_area: tuple[slice, ...]
     """The places in the array that the window codes."""
     coded: tuple[slice, ...]
-    """Those places in the item."""
+    """The places in the item that the window codes."""
     wave: int
     """The number of axes along which the window is odd."""
 
@@ -140,7 +140,7 @@ def _num_spans(size: int, length: int) -> int:
 
 
 def _stride(length: int) -> int:
-    return length - length // OVERLAP_FRACTION
+    return length - length // OVERLAP_DIVISOR
 
 
 def _spans(size: int, length: int) -> Iterator[Span]:
@@ -148,7 +148,7 @@ def _spans(size: int, length: int) -> Iterator[Span]:
     for number in range(count):
         start = number * _stride(length)
         stop = min(start + length, size)
-        shared = length // OVERLAP_FRACTION if number % 2 == 1 else 0
+        shared = length // OVERLAP_DIVISOR if number % 2 == 1 else 0
         coded_stop = stop if number == count - 1 else stop - shared
         yield Span(start=start, stop=stop, coded_start=start + shared, coded_stop=coded_stop, is_odd=number % 2 == 1)
 

@@ -37,7 +37,7 @@ def compress(
     `model` is an exact model (on a GPU if `ardm.load` put it there), its path, or the name of a bundled model. Images
     have shape (height, width) or (height, width, channels); sounds (samples,) or (samples, 2), at the model's sample
     rate. Fewer network `calls` per window are faster and give a longer file; the file does not depend on `batch_size`.
-    With `verify` the file is decoded and compared, which takes about half of the time; an ArdmError if it differs.
+    With `verify` the file is decoded and compared, about half of the work; an ArdmError is raised if it differs.
     """
     codec = _codec(model)
     content = codec.layout.read(x) if isinstance(x, Path) else content_of(x, codec.sample_rate)
@@ -46,21 +46,21 @@ def compress(
     (entry,) = codec.encode([codec.place(content)], options, batching)
     data = codec.file_of(entry)
     if verify and _restored(data, [codec], None, batching) != content:
-        raise ArdmError("it is not restored exactly, so there is no compressed file; please report this")
+        raise ArdmError("it did not decode exactly, so there is no compressed file; please report this")
     return data
 
 
 def decompress(
     data: bytes, model: Model | None = None, *, limits: Limits | None = None, batch_size: int | None = None
 ) -> Value:
-    """The str, bytes or array in a compressed file. The default is to find the model among the bundled ones.
+    """The str, bytes or array in a compressed file. By default the model is looked up among the bundled ones.
 
     >>> import ardm
     >>> data = ardm.compress("text", "the cat sat on the mat", calls=5)
     >>> ardm.decompress(data, "text")
     'the cat sat on the mat'
 
-    A DamagedError, UnknownVersionError, UnknownModelError or TooLargeError if it cannot be restored.
+    Raises a DamagedError, UnknownVersionError, UnknownModelError or TooLargeError if it cannot be restored.
     """
     if not isinstance(data, bytes | bytearray | memoryview):
         raise UsageError(f"a compressed file is bytes, got a {type(data).__name__}; read a path's bytes first")

@@ -1,7 +1,7 @@
 """Compresses users' files, each to its own file or all to one archive.
 
-Files are coded in groups that fill the network's batches without filling the memory. With `verify` nothing is kept
-before it has been decoded from its final bytes and compared.
+Files are coded in groups large enough to fill the network's batches but not the memory. With `verify`, nothing is
+kept until it has been decoded from its final bytes and compared.
 """
 
 import io
@@ -42,7 +42,7 @@ class Compressor:
     """Replace existing files."""
 
     def compress(self, sources: Sequence[Source], output: Path | None = None, *, append: bool = False) -> Outcome:
-        """Compress files to the archive of that name, or else each to a file of its own (see `target_of`)."""
+        """Compress files to one archive if `output` names one, or else each to its own file (see `target_of`)."""
         if output is not None and output.suffix == ARCHIVE_SUFFIX:
             return self._to_archive(sources, output, append)
         return self._to_files(sources, output)
@@ -56,7 +56,7 @@ class Compressor:
                 path = target_of(one.source, output)
                 try:
                     if not is_exact:
-                        raise ArdmError("it is not restored exactly, so no file was written; please report this")
+                        raise ArdmError("it did not decode exactly, so no file was written; please report this")
                     write_file(path, data)
                     outcome.done.append(one.done(path, len(data)))
                 except (ArdmError, OSError) as error:
@@ -102,7 +102,7 @@ class Compressor:
         try:
             self._check_target(source, output)
             if source.path.suffix.lower() in (SINGLE_SUFFIX, ARCHIVE_SUFFIX):
-                raise DataError(f"{source.path} is compressed already; `ardm decompress` restores it")
+                raise DataError(f"{source.path} is already compressed; `ardm decompress` restores it")
             Limits().check("content_bytes", source.path.stat().st_size)
             placed = self.codec.place(self.codec.layout.read(source.path))
         except (ArdmError, OSError) as error:
@@ -110,8 +110,8 @@ class Compressor:
             return None
         fields, rate = placed.content.fields, self.codec.sample_rate
         if isinstance(fields, SoundFields) and fields.sample_rate != rate:
-            rates = f"has {fields.sample_rate} Hz, and the model is for {rate} Hz"
-            outcome.notes.append(f"{source.path} {rates}: expect more bits")
+            rates = f"has {fields.sample_rate} samples per second, but the model is for {rate}"
+            outcome.notes.append(f"{source.path} {rates}: expect a longer file")
         return source, placed
 
     def _check_target(self, source: Source, output: Path | None) -> None:
@@ -136,7 +136,7 @@ class Compressor:
             restored = models.decode([entry for _, entry in group], self.batching)
             for (name, _), one in zip(group, restored, strict=True):
                 if not isinstance(one, Content) or one.digest != digests[name]:
-                    raise ArdmError(f"{name} is not restored exactly, so nothing was kept; please report this")
+                    raise ArdmError(f"{name} did not decode exactly, so nothing was kept; please report this")
 
 
 @dataclass(frozen=True)
@@ -167,24 +167,24 @@ def target_of(source: Source, output: Path | None) -> Path:
 
 
 def _check_new(sources: Sequence[Source], path: Path) -> None:
-    """A DataError, before any work is done, for a name that the archive already holds."""
+    """Raise a DataError, before any work is done, if the archive already holds one of the names."""
     with path.open("rb") as file:
         listings = ArchiveReader(file).listings
     for source in sources:
         if source.name in listings:
-            raise DataError(f"{path} already holds an entry {source.name}; archives keep what they have")
+            raise DataError(f"{path} already holds an entry {source.name}; entries are never replaced")
 
 
 @contextmanager
 def _created(path: Path, options: Options) -> Iterator[tuple[io.BufferedRandom, ArchiveWriter]]:
-    """A new archive, which appears at its path when the block succeeds."""
+    """A new archive to write to; it appears at its path only if the block succeeds."""
     with written_whole(path) as temporary, temporary.open("w+b") as file:
         yield file, ArchiveWriter.create(file, options)
 
 
 @contextmanager
 def _appended(path: Path) -> Iterator[tuple[io.BufferedRandom, ArchiveWriter]]:
-    """An archive to add to, which is truncated to its former length if the block fails."""
+    """An existing archive to add to; it is truncated to its former length if the block fails."""
     with path.open("r+b") as file:
         length = file.seek(0, io.SEEK_END)
         try:

@@ -1,4 +1,4 @@
-"""Codes contents to entries and back with exact models, many at once in shared batches."""
+"""Encodes contents as entries, and decodes entries, with exact models; many at once in shared batches."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ class ContentCodec:
 
     def __init__(self, trained: TrainedModel) -> None:
         if trained.exact is None:
-            raise UsageError("this model holds trained weights; make an exact model of it with `ardm export`")
+            raise UsageError("this model holds trained weights; make an exact model from it with `ardm export`")
         self.identity, self.sample_rate = trained.exact.identity, trained.sample_rate
         medium = medium_of(trained)
         self.layout, self._own_fields = medium.layout, medium.item_fields
@@ -51,7 +51,7 @@ class ContentCodec:
         self.share_items: ShareItems = lambda items, options: items
 
     def options(self, num_calls: int | None = None, order: OrderChoice | None = None) -> Options:
-        """The model's default options, or its best schedule within a number of calls and another order."""
+        """The model's default options, or those for its best schedule within `num_calls` and for another order."""
         coding = self._exact.coding
         schedule = None if num_calls is None else coding.schedule_for(num_calls)
         return Options(
@@ -63,7 +63,7 @@ class ContentCodec:
     def place(self, content: Content) -> Placement:
         """A content laid out for the model; a DataError or TooLargeError if the model cannot code it."""
         if not self.layout.takes(content.fields):
-            raise DataError(f"this model is for {self.layout.title}, and this content is {content.fields.kind}")
+            raise DataError(f"this model is for {self.layout.title}, but this content is {content.fields.kind}")
         Limits().check("content_bytes", content.fields.content_bytes)
         placement = self.layout.place(content) if content.raw else Placement(content=content, canvases=[])
         Limits().check("chunks", sum(num_bundles(canvas.values.shape, self._shape) for canvas in placement.canvases))
@@ -135,9 +135,9 @@ class ContentCodec:
         """The chunks of each canvas; a DamagedError if an entry's numbers contradict each other or the model."""
         num_schedules = len(self._exact.coding.schedules)
         if coded.options.schedule is not None and coded.options.schedule >= num_schedules:
-            raise DamagedError(f"it names schedule {coded.options.schedule}, and its model has {num_schedules}")
+            raise DamagedError(f"it names schedule {coded.options.schedule}, but its model has {num_schedules}")
         if not self.layout.takes(entry.fields):
-            raise DamagedError(f"it holds {entry.fields.kind}, and its model is for {self.layout.title}")
+            raise DamagedError(f"it holds {entry.fields.kind}, but its model is for {self.layout.title}")
         sizes = self.layout.sizes(entry.fields, coded.side)
         counts = [num_bundles(size, self._shape) if 0 not in size else 0 for size in sizes]
         if sum(counts) != len(coded.chunks):
@@ -222,8 +222,8 @@ def load_codec(source: str | Path, device: torch.device | str = "cpu") -> Conten
     """The codec of an exact model, given as a path, a bundled name or OWNER/NAME[/FILE] on the Hugging Face hub."""
     path = find_model(source)
     if not is_model(path):
-        raise CheckpointError(f"{path} is not a model; give an exact model's file, as `ardm export` makes it")
+        raise CheckpointError(f"{path} is not a model; give the file of an exact model, which `ardm export` writes")
     trained = load_model(path, device)
     if trained.exact is None:
-        raise UsageError(f"{path} holds trained weights; make an exact model of it with `ardm export {path} -o MODEL`")
+        raise UsageError(f"{path} holds trained weights; convert it with `ardm export {path} -o MODEL`")
     return ContentCodec(trained)

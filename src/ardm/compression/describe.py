@@ -22,7 +22,7 @@ KEPT = {
     "bytes": ("every byte", "the file's dates and permissions"),
     "image": (
         "every pixel, the size and the mode: grey or colour, with or without alpha",
-        "the file's format (it is restored as PNG; palettes are written out, single bits become grey) and metadata: "
+        "the file's format (it is restored as PNG; palettes are expanded, single bits become grey) and metadata: "
         "profiles, EXIF, text, resolution, dates",
     ),
     "sound": (
@@ -99,7 +99,7 @@ def short_facts(data: bytes, model: Path | None = None) -> dict[str, Any]:
     try:
         fields = models.entry_of(data).fields
     except UnknownModelError:
-        content = "one item of the shape of its model, which is not available: --model MODEL tells more"
+        content = "one item of the shape of its model, which is not available; for more, give --model MODEL"
         return facts | {"content": content} | own | {"bytes": len(data)}
     return facts | {"kind": fields.kind} | _field_facts(fields) | own | _sizes_and_kept(fields, len(data))
 

@@ -103,7 +103,7 @@ def length_notes(done: Sequence[Done]) -> list[str]:
 
 
 def shares(seconds: float, num_variables: Sequence[int]) -> list[float]:
-    """The seconds that a group took, divided among its contents by their variables."""
+    """The seconds that a group took, divided among its contents in proportion to their variables."""
     return [seconds * count / max(1, sum(num_variables)) for count in num_variables]
 
 
@@ -114,7 +114,7 @@ def shortened(names: Sequence[str]) -> str:
 
 
 def grouped(things: Iterable[T], num_bytes: Callable[[T], int], num_processes: int = 1) -> Iterator[list[T]]:
-    """Consecutive things in groups, whose size is limited per process."""
+    """Consecutive things in groups; a group's size is limited in proportion to the number of processes."""
     group: list[T] = []
     total = 0
     for thing in things:

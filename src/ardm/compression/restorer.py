@@ -74,7 +74,7 @@ class Restorer:
         return outcome
 
     def _check_models(self, sources: Sequence[Source], entries: Sequence[str]) -> None:
-        """An UnknownModelError that names all missing models."""
+        """Raise an UnknownModelError that names all missing models, if there are any."""
         files: dict[str, list[Path]] = {}
         for source in sources:
             for model in self._models_of(source, entries):
@@ -87,7 +87,7 @@ class Restorer:
             raise UnknownModelError(message)
 
     def _models_of(self, source: Source, entries: Sequence[str]) -> list[str]:
-        """The models that entries name, in hexadecimal; none for unreadable files, which restoring reports."""
+        """The models that entries name, in hexadecimal; none for unreadable files, which are reported when restored."""
         try:
             with source.path.open("rb") as file:
                 if is_archive(file.read(8)):
@@ -154,7 +154,7 @@ class Restorer:
     def _write(self, one: "_Found", content: Content | ArdmError, taken: dict[str, list[Path]], seconds: float) -> Done:
         if isinstance(content, ArdmError):
             raise content
-        others = taken.setdefault(str(one.target).casefold(), [])  # also on systems that ignore case
+        others = taken.setdefault(str(one.target).casefold(), [])  # some systems ignore case
         if one.target.exists() and any(other.exists() and one.target.samefile(other) for other in others):
             problem = f"another entry has been restored to {one.target}"
             raise DataError(f"{problem}; restore this one elsewhere, with --entry and -o")

@@ -36,8 +36,8 @@ def find_sources(
 ) -> list[Source]:
     """The files that arguments name, match by patterns or hold in folders, in a fixed order.
 
-    Of folders, the files with one of the suffixes or, without suffixes, all that are not compressed; hidden files are
-    left out. Without `folder_names` they are named by their paths below the folder.
+    From folders it takes the files with one of the suffixes or, without suffixes, all that are not compressed, but no
+    hidden files. Without `folder_names` they are named by their paths below the folder.
     """
     sources: dict[Path, Source] = {}
     for argument in arguments:
@@ -65,12 +65,12 @@ def sources_by_codec(
     below = (file for folder in map(Path, arguments) if folder.is_dir() for file in sorted(files_below(folder)))
     if others := [file for file in below if suffixes and file.suffix.lower() not in taken]:
         names = shortened(list(map(str, others)))
-        outcome.notes.append(f"left out for their suffixes: {names}; files that are named are taken")
+        outcome.notes.append(f"left out because of their suffixes: {names}; to include a file, name it")
     if output is not None:
         together = [source for _, sources in groups for source in sources]
         check_names(together)
         if output.suffix == SINGLE_SUFFIX and len(together) > 1:
-            raise UsageError(f"{output} can hold one file, and {len(together)} are given; use {ARCHIVE_SUFFIX}")
+            raise UsageError(f"{output} can hold one file, but {len(together)} are given; use {ARCHIVE_SUFFIX}")
     return groups
 
 
@@ -83,7 +83,7 @@ def _sources_by_bundled_name(
         name = next((name for name, suffixes in BUNDLED_SUFFIXES.items() if suffix in suffixes), "text")
         groups.setdefault(name, []).append(source)
     if output is not None and output.suffix == ARCHIVE_SUFFIX and len(groups) > 1:
-        raise UsageError(f"an archive has files of one kind, not of {' and '.join(groups)}; make one of each")
+        raise UsageError(f"an archive holds files of one kind, not {' and '.join(groups)}; make one for each kind")
     for name in [name for name in groups if name not in bundled_models()]:
         for source in groups.pop(name):
             outcome.fail(source.path, CheckpointError(f"there is no bundled model {name}; give one with --model"))
@@ -91,13 +91,13 @@ def _sources_by_bundled_name(
 
 
 def check_names(sources: Iterable[Source]) -> None:
-    """A UsageError for two files of the same name, which would go to the same place."""
+    """Raise a UsageError if two files have the same name, because they would go to the same place."""
     seen: dict[str, Path] = {}
     for source in sources:
         if source.name in seen:
             raise UsageError(
                 f"{seen[source.name]} and {source.path} would both be named {source.name}; "
-                "give the folder that holds both, or take them in two runs"
+                "give the folder that holds both, or handle them in two runs"
             )
         seen[source.name] = source.path
 
@@ -113,12 +113,12 @@ def _sources(argument: str, suffixes: Collection[str], folder_names: bool) -> li
     matches = [Path(match) for match in sorted(glob.glob(argument, recursive=True))]
     files = [Source(path=match, name=match.name) for match in matches if match.is_file()]
     if not files:
-        raise DataError(f"there is no file or folder {argument}, and none that matches it")
+        raise DataError(f"there is no file or folder {argument}, and no file matches it as a pattern")
     return files
 
 
 def _sources_below(folder: Path, suffixes: Collection[str], folder_names: bool) -> list[Source]:
-    for below in (folder, *folder.rglob("*/")):  # a search would leave out an unreadable folder's files silently
+    for below in (folder, *folder.rglob("*/")):  # a search would silently skip unreadable folders
         if not is_hidden(below.relative_to(folder)) and not os.access(below, os.R_OK | os.X_OK):
             raise DataError(f"the folder {below} cannot be read (permission denied)")
     found = ((file, file.suffix.lower()) for file in files_below(folder))

@@ -1,8 +1,8 @@
 """Coding shared by the processes of a team, of which only the first one handles files, names and reports.
 
 The first process compresses or restores as if it were alone, but scatters the bundles of windows that fill the
-network's batches among all processes. The bytes of a bundle depend on nothing else, so they are those of a single
-process. The other processes receive their bundles with the path of the model, and do nothing else.
+network's batches among all processes. A bundle's bytes depend on nothing outside it, so they are the same as with a
+single process. The other processes receive their bundles with the path of the model, and do nothing else.
 """
 
 import itertools
@@ -54,9 +54,9 @@ class Workers:
         return codec
 
     def run_on_leader(self, work: Callable[["Workers"], T]) -> T | None:
-        """The result of work that the first process does with the help of the others; None in those.
+        """The result of `work`, which the first process runs with the help of the others; None in the others.
 
-        If it fails, the others end like any that lose a process.
+        If it fails, the others end as they do whenever a process is lost.
         """
         if not self.team.is_first:
             part: _Part | None
@@ -69,7 +69,7 @@ class Workers:
         return result
 
     def code(self, items: ItemCodec, parts: Sequence[_Part], batching: Batching) -> list[Any]:
-        """The results of all processes, each of which codes one part; `items` codes this one's."""
+        """The results of all processes, each of which codes one part; `items` codes this process's part."""
         part = self.team.scatter(parts)
         scaled = replace(batching, on_batch=lambda num_rows: batching.on_batch(self.team.size * num_rows))
         return self.team.gather(_coded(items, part, scaled))
@@ -125,7 +125,7 @@ class SharedItems:
 
 
 def run_on_leader(device: torch.device, work: Callable[[Workers], T]) -> T | None:
-    """The result of work that the first process does with the help of the others that torchrun started; None there."""
+    """The result of `work`, which torchrun's first process runs with the help of the others; None in the others."""
     with joined_team(device) as team:
         return Workers(team, lambda path: load_codec(path, device)).run_on_leader(work)
 

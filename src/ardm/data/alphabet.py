@@ -23,13 +23,13 @@ class Alphabet:
         if self.characters is not None and not self.characters:
             raise DataError("an alphabet needs at least one character")
         if self.characters is not None and len(set(self.characters)) != len(self.characters):
-            raise DataError("an alphabet holds a character twice")
+            raise DataError("an alphabet contains a character twice")
         if self.characters is not None and any("\ud800" <= c <= "\udfff" for c in self.characters):
             raise DataError("an alphabet cannot hold surrogates")
 
     @property
     def num_classes(self) -> int:
-        """K."""
+        """The number of classes K."""
         return 256 if self.characters is None else len(self.characters)
 
     def encode(self, content: bytes, source: str = "the text") -> Integer[np.ndarray, "N"]:
@@ -61,7 +61,7 @@ class Alphabet:
         return classes.astype(np.uint8) if len(table) <= 256 else classes
 
     def decode(self, classes: Integer[np.ndarray, "N"]) -> bytes:
-        """The content that has these classes."""
+        """The bytes that these classes stand for."""
         if self.characters is None:
             return classes.astype(np.uint8).tobytes()
         return "".join(self.characters[c] for c in classes).encode()

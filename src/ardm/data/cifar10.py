@@ -14,7 +14,7 @@ from ardm.errors import DataError
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 BINARY_FOLDER, PYTHON_FOLDER = "cifar-10-batches-bin", "cifar-10-batches-py"
 NUM_HELD_OUT = 1000
-"""Training images for validation, the last ones; the test images are for reporting only."""
+"""Number of training images, the last ones, for validation; the test images are only for reporting."""
 
 MD5 = {
     "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",

@@ -29,7 +29,7 @@ class Items(Protocol):
     """Items of one shape, one per row: an array, or rows that are read from disk on access."""
 
     def __len__(self) -> int:
-        """N."""
+        """The number of items N."""
 
     def __getitem__(self, index: Any, /) -> Any:
         """Rows for a slice or a list of numbers, one row for a number."""
@@ -57,7 +57,7 @@ class Corpus(Protocol):
 
     @property
     def num_classes(self) -> int:
-        """K."""
+        """The number of classes K."""
 
     @property
     def alphabet(self) -> Alphabet | None:
@@ -105,7 +105,7 @@ class PieceCorpus:
         return digest.hexdigest()
 
     def new_digest(self) -> "hashlib._Hash":
-        """The beginning of a fingerprint."""
+        """The hash object that a fingerprint starts from."""
         return hashlib.sha256()
 
 
@@ -153,7 +153,7 @@ class PieceSampler:
 
 
 def spread(count: int, total: int) -> list[int]:
-    """The indices of `count` of `total` items, evenly spread from the first one on."""
+    """The indices of `count` of `total` items, evenly spread, starting with the first."""
     return [i * total // count for i in range(count)]
 
 

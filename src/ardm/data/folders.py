@@ -23,7 +23,7 @@ def split_folder(path: Path, suffixes: Collection[str], what: str, *, to_score: 
     """All files below a folder with one of the suffixes: 90% train, 5% valid, 5% test (at least one each).
 
     A hash of its name decides where a file goes, so that a new file moves few others. Hidden files are left out.
-    Fewer than three are refused or, with `to_score`, all test, as is a single file. `what` names them in errors.
+    Fewer than three are refused; with `to_score` they, or a single file, are all test. `what` names them in errors.
     """
     if path.is_file() and to_score:
         return FileSplits([], [], [path])
@@ -43,10 +43,10 @@ def split_folder(path: Path, suffixes: Collection[str], what: str, *, to_score: 
 
 
 def files_below(path: Path) -> list[Path]:
-    """All files below a folder that are not hidden, in no order."""
+    """All files below a folder that are not hidden, in no particular order."""
     return [f for f in path.rglob("*") if f.is_file() and not is_hidden(f.relative_to(path))]
 
 
 def is_hidden(path: Path) -> bool:
-    """Whether a file is, or lies below, what systems and tools keep for themselves (`._0.png`, `__pycache__`)."""
+    """Whether a path is, or lies below, something that systems and tools hide (`._0.png`, `__pycache__`)."""
     return any(part.startswith(".") or part == "__pycache__" for part in path.parts)

@@ -46,13 +46,13 @@ def opened_image(path: Path) -> Iterator[Image.Image]:
 
 
 def _silent_loss(image: Image.Image) -> str | None:
-    """Name of what Pillow would silently lose of a file; None if nothing. The file is not loaded."""
+    """The reason to refuse a file if Pillow would silently lose some of it, else None. The file is not loaded."""
     # The further pictures of an MPO file, a camera's JPEG, are previews and the like.
     if getattr(image, "is_animated", False) and image.format != "MPO":
         return "holds several frames or pages; save the one you want as a separate image"
     depth = _excess_depth(image)
     if depth is not None:
-        return f"has samples {depth}; 8-bit images are handled, convert it first"
+        return f"has samples {depth}; convert it to 8 bits first"
     if isinstance(image, PngImageFile) and image.tile[0][3] in ("L;2", "L;4") and "transparency" in image.info:
         return "has a transparent shade of grey in fewer than 8 bits; convert it to 8 bits first"
     return None

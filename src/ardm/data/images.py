@@ -33,7 +33,7 @@ class ImageCorpus(PieceCorpus):
     sample_rate: ClassVar[None] = None
 
     def items(self, name: Split, shape: Shape) -> UInt8[np.ndarray, "N D"]:
-        """The split cut into tiles of one size; remainders at the right and at the bottom are dropped."""
+        """The split cut into tiles of one size; remainders on the right and at the bottom are dropped."""
         tiles = [_tiles(image, shape) for image in self._large_enough(name, shape)]
         return np.concatenate(tiles).reshape(-1, math.prod(shape))
 
@@ -110,19 +110,19 @@ def load_images(
 
 
 def read_image(path: Path, channels: Literal[1, 3], *, with_alpha: bool = False) -> Pixels:
-    """The pixels of an 8-bit image; grey ones become colour where needed, but nothing that loses information is done.
+    """The pixels of an 8-bit image; grey becomes colour where needed, but no conversion that loses information is made.
 
-    Transparent images are refused, or with `with_alpha` their transparency is dropped.
+    Transparent images are refused or, with `with_alpha`, lose their transparency.
     """
     with opened_image(path) as image:
         plain = unpacked(image)
     if plain.mode in ("RGBA", "LA"):
         if not with_alpha and np.asarray(plain.getchannel("A")).min() < 255:
-            raise DataError(f"{path} is partly transparent; remove its alpha channel first, models have none")
+            raise DataError(f"{path} is partly transparent; remove its alpha channel first, as models have none")
         plain = plain.convert(plain.mode[:-1])
     if plain.mode not in ("L", "RGB"):
-        raise DataError(f"{path} has mode {plain.mode}; 8-bit grey and RGB images are handled, convert it first")
+        raise DataError(f"{path} has mode {plain.mode}; convert it to 8-bit grey or RGB first")
     if channels == 1 and plain.mode == "RGB":
-        raise DataError(f"{path} is in colour, and this model is for grey images; convert it first")
+        raise DataError(f"{path} is in colour, but this model is for grey images; convert it first")
     pixels = np.asarray(plain.convert("RGB" if channels == 3 else "L"))
     return pixels.reshape(*pixels.shape[:2], channels)

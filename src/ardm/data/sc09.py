@@ -20,7 +20,7 @@ PAPER_COUNTS = (31_158, 3_643, 4_107)
 def load_sc09(root: Path, augmentation: Augmentation = "none") -> SoundCorpus:
     """The digits of Speech Commands from a folder that holds, or is, `speech_commands`.
 
-    Clips shorter than an item are padded with zeros at their end, as in the paper.
+    Clips shorter than an item are padded with zeros at the end, as in the paper.
     """
     splits = sc09_files(root)
     train, valid, test = (list(map(read_digit, files)) for files in splits)
@@ -71,7 +71,7 @@ def read_digit(path: Path) -> Samples:
     """The samples of a file, which must have the common rate."""
     clip = read_clip(path)
     if clip.rate != RATE:
-        raise DataError(f"{path} has {clip.rate} Hz where Speech Commands has {RATE}; unpack {URL} again")
+        raise DataError(f"{path} has {clip.rate} Hz, but Speech Commands has {RATE}; unpack {URL} again")
     return clip.samples
 
 

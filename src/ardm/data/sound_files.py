@@ -45,7 +45,7 @@ def read_sound(path: Path) -> Sound:
 
 
 def write_wav(path: Path, samples: Int16[np.ndarray, "N"], rate: int) -> None:
-    """Write samples to a 16-bit mono WAV file as a whole."""
+    """Write samples to a 16-bit mono WAV file, atomically."""
     write_file(path, wav_file(samples[:, None], rate))
 
 
@@ -60,8 +60,8 @@ def wav_file(frames: Int16[np.ndarray, "N C"], rate: int) -> bytes:
     return b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WAVE" + chunks
 
 
-def _unfit(path: Path, kind: str) -> DataError:
-    return DataError(f"{path} holds {kind} samples; 16-bit PCM is handled, convert it first")
+def _unsupported(path: Path, kind: str) -> DataError:
+    return DataError(f"{path} holds {kind} samples; convert it to 16-bit PCM first")
 
 
 def _damaged(path: Path, what: str) -> DataError:
@@ -78,9 +78,9 @@ def _read_wav(content: bytes, path: Path) -> Sound:
     if encoding == WAV_EXTENSIBLE and header[26:40] == WAV_GUID_TAIL:
         (encoding,) = struct.unpack_from("<H", header, 24)
     if encoding != WAV_PCM:
-        raise _unfit(path, WAV_ENCODINGS.get(encoding, f"compressed (WAV encoding {encoding})"))
+        raise _unsupported(path, WAV_ENCODINGS.get(encoding, f"compressed (WAV encoding {encoding})"))
     if bits != 16:
-        raise _unfit(path, f"{bits}-bit")
+        raise _unsupported(path, f"{bits}-bit")
     if rate == 0 or num_channels == 0 or frame_bytes != 2 * num_channels:
         raise _damaged(path, f"it claims {num_channels} channels in {frame_bytes} bytes at {rate} Hz")
     if len(data) % frame_bytes:
@@ -98,7 +98,7 @@ def _wav_chunks(content: bytes, path: Path) -> dict[bytes, bytes]:
         name, size = struct.unpack_from("<4sI", content, start)
         chunks[name] = content[start + 8 : start + 8 + size]
         if len(chunks[name]) < size:
-            raise _damaged(path, f"it promises {size} bytes where {len(chunks[name])} are left")
+            raise _damaged(path, f"it promises {size} bytes, but {len(chunks[name])} are left")
         start += 8 + size + size % 2
     return chunks
 
@@ -114,7 +114,7 @@ def _read_flac(content: bytes, path: Path) -> Sound:
     if len(md5) < 16:
         raise _damaged(path, "it ends before its samples")
     if bits != 16:
-        raise _unfit(path, f"{bits}-bit")
+        raise _unsupported(path, f"{bits}-bit")
     if num_frames == 0:
         raise DataError(f"{path} holds no samples or does not say how many; leave it out or encode it again")
     try:
@@ -123,7 +123,7 @@ def _read_flac(content: bytes, path: Path) -> Sound:
     except (soundfile.SoundFileError, MemoryError):
         raise _damaged(path, "its samples cannot be decoded") from None
     if len(frames) != num_frames:
-        raise _damaged(path, f"it promises {num_frames} samples and holds {len(frames)}")
+        raise _damaged(path, f"it promises {num_frames} samples, but holds {len(frames)}")
     if any(md5) and hashlib.md5(frames.astype("<i2", copy=False).tobytes()).digest() != md5:
         raise _damaged(path, "its samples do not match its MD5")
     return Sound(frames=frames, rate=rate)

@@ -51,7 +51,7 @@ class SoundCorpus(PieceCorpus):
     sample_rate: int
     """Samples per second."""
     pads: bool = False
-    """Whether clips shorter than an item are padded with zeros at their end, or left out."""
+    """Whether clips shorter than an item are padded with zeros at the end rather than left out."""
 
     def items(self, name: Split, shape: Shape) -> UInt16[np.ndarray, "N D"]:
         """The split cut into windows of D samples, as classes; remainders of longer clips are dropped."""
@@ -78,12 +78,12 @@ class SoundCorpus(PieceCorpus):
         return clips
 
     def new_digest(self) -> "hashlib._Hash":
-        """The beginning of a fingerprint."""
+        """The hash object that a fingerprint starts from."""
         return rate_digest(self.sample_rate)
 
 
 def rate_digest(rate: int) -> "hashlib._Hash":
-    """The beginning of the fingerprint of sounds of this rate."""
+    """The hash object that fingerprints of sounds of this rate start from."""
     return hashlib.sha256(repr(rate).encode())
 
 
@@ -109,7 +109,7 @@ def no_windows(title: str, split: Split, num_samples: int) -> DataError:
 def augmented_classes(
     samples: Int[Tensor, "B D"], generator: torch.Generator, augmentation: Augmentation
 ) -> Int[Tensor, "B D"]:
-    """The classes of samples, with flips each sound inverted with probability 1/2, which is inaudible."""
+    """The classes of samples; with flips, each sound is inverted, inaudibly, with probability 1/2."""
     if augmentation == "flips":
         draws = torch.randint(0, 2, (len(samples), 1), generator=generator, device=generator.device)
         samples = torch.where(draws == 1, (-samples).clamp(max=ZERO_CLASS - 1), samples)
@@ -160,15 +160,15 @@ def check_rate(rate: int, file: Path, first_rate: int, first: Path, folder: Path
 
 
 def read_clip(path: Path, *, mix_down: bool = False) -> Clip:
-    """The samples of a 16-bit WAV or FLAC file, exactly; nothing that loses information is done unasked.
+    """The samples of a 16-bit WAV or FLAC file, exactly; no conversion that loses information is made unasked.
 
-    Several channels are refused, or with `mix_down` averaged, halves rounded to the even neighbour.
+    Several channels are refused or, with `mix_down`, averaged, with halves rounded to the even neighbour.
     """
     sound = read_sound(path)
     num_frames, num_channels = sound.frames.shape
     if num_frames == 0:
         raise DataError(f"{path} holds no samples; leave it out")
     if num_channels > 1 and not mix_down:
-        raise DataError(f"{path} has {num_channels} channels; mono is handled, mix it down first")
+        raise DataError(f"{path} has {num_channels} channels; mix it down to mono first")
     samples = np.rint(sound.frames.mean(axis=1)).astype(np.int16) if num_channels > 1 else sound.frames[:, 0]
     return Clip(samples=samples, rate=sound.rate, num_channels=num_channels)

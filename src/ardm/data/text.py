@@ -76,7 +76,7 @@ class TextCorpus:
 
 
 def alphabet_digest(alphabet: Alphabet) -> "hashlib._Hash":
-    """The beginning of the fingerprint of a text in this alphabet."""
+    """The hash object that fingerprints of texts in this alphabet start from."""
     return hashlib.sha256(repr(alphabet.characters).encode())
 
 
@@ -98,7 +98,7 @@ def load_text8(path: Path) -> TextCorpus:
     num_bytes = path.stat().st_size
     if num_bytes not in TEXT8_FILES:
         raise DataError(
-            f"{path} has {num_bytes} bytes where text8 has {' or '.join(map(str, TEXT8_FILES))}; "
+            f"{path} has {num_bytes} bytes, but text8 has {' or '.join(map(str, TEXT8_FILES))}; "
             "fetch it again with `ardm data text8 --root DIR`"
         )
     content, (title, md5) = path.read_bytes(), TEXT8_FILES[num_bytes]
@@ -120,7 +120,7 @@ def has_text8(path: Path) -> bool:
 def load_own_text(path: Path, kind: TextKind, alphabet: Alphabet | None = None) -> TextCorpus:
     """A user's file, or all files of a folder joined by name: 90% train, 5% valid, 5% test.
 
-    Without an alphabet it is the text's own; with one, characters outside it are an error.
+    The alphabet is by default the text's own; characters outside a given one are an error.
     """
     contents = {file: file.read_bytes() for file in text_files(path)}
     content = b"".join(contents.values())
@@ -140,7 +140,7 @@ def text_files(path: Path) -> list[Path]:
     elif path.is_dir():
         files = sorted(files_below(path))
         if packed := [file.parent for file in files if file.suffix == SUFFIX]:
-            raise DataError(f"{packed[0]}, below {path}, is a packed data set and no text; move it elsewhere")
+            raise DataError(f"{packed[0]}, below {path}, is a packed data set, not text; move it elsewhere")
     else:
         raise DataError(f"there is no file or folder {path}")
     if not any(file.stat().st_size for file in files):

@@ -2,7 +2,7 @@
 
 Every sum of integers is followed by one float32 product with a scale, a clamp, and a rounding to the nearest integer
 (ties to even). Adding and subtracting 1.5 * 2^23 in float32, or 1.5 * 2^52 in float64, rounds below 2^22 or 2^51. The
-clamp stands between product and sum, so that no compiler may contract them.
+clamp comes between product and sum, so that no compiler may contract them.
 """
 
 from typing import no_type_check
@@ -84,7 +84,7 @@ def _product(
 
 
 def depthwise(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
-    """The depthwise convolution of x, zeros around it, times the scale of each channel, rounded to +-127."""
+    """The depthwise convolution of x padded with zeros, times the scale of each channel, rounded to +-127."""
     out = torch.empty_like(x, dtype=torch.int8)
     pixels, (height, width, channels) = x.numel() // x.shape[-1], x.shape[1:]
     grid = (triton.cdiv(pixels, PIXELS), triton.cdiv(channels, CHANNELS))

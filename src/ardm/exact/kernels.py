@@ -1,6 +1,6 @@
 """The integer operations of exact networks for CPUs, compiled by Numba.
 
-Each gives the same integers as the operation of its name in `operations.TorchOperations`, in one pass over its data.
+Each gives the same integers as its namesake in `operations.TorchOperations`, in one pass over its data.
 A float32 product is followed by a rounding and never by a sum, so that nothing can be contracted.
 """
 

@@ -44,7 +44,7 @@ class ExactNorm(ExactLayer):
 
     def check_bounds(self, name: str) -> None:
         """Check that the sum of squares fits int64."""
-        require(self.width * STREAM_LIMIT**2 < 2**63, name, "its sum of squares may pass 2^63")
+        require(self.width * STREAM_LIMIT**2 < 2**63, name, "its sum of squares may exceed 2^63")
         require(0 < float(self.gain) < 2**30, name, f"its gain {float(self.gain)} is out of range")
 
 
@@ -60,7 +60,7 @@ class ExactProduct(ExactLayer):
         self.register_buffer("scale", torch.zeros(num_outputs))
 
     def new_stream(self, x: Int8[Tensor, "N K"], ops: Operations) -> Int32[Tensor, "N C"]:
-        """The outputs as a stream."""
+        """The outputs as a new residual stream."""
         return self.add_to(x.new_zeros(len(x), len(self.weight), dtype=torch.int32), x, ops)
 
     def add_to(self, stream: Int32[Tensor, "N C"], x: Int8[Tensor, "N K"], ops: Operations) -> Int32[Tensor, "N C"]:
@@ -71,7 +71,7 @@ class ExactProduct(ExactLayer):
         """Check that sums stay below 2^24 (float32 holds them), and below 2^30 in the units of the output."""
         largest = BYTE * self.weight.int().abs().sum(1)
         require_sums(largest, 24, self.scale, name)
-        require(int(self.weight.int().abs().max()) <= WEIGHT, name, f"a weight passes +-{WEIGHT}")
+        require(int(self.weight.int().abs().max()) <= WEIGHT, name, f"a weight exceeds +-{WEIGHT}")
 
     def set_float(self, weight: Float[Tensor, "C K"], input_units: Tensor, output_units: Tensor) -> None:
         """Set the weights by rounding those of a float layer, for these units of inputs and outputs."""
@@ -128,7 +128,7 @@ class ExactHead(ExactLayer):
         """Check that sums stay below 2^53 (float64 holds them), and outputs below 2^30."""
         largest = WORD * self.weight.long().abs().sum(-1)
         require_sums(largest, 53, self.scale, name, limit=2**29)
-        require(int(self.bias.abs().max()) < 2**29, name, "a bias passes 2^29")
+        require(int(self.bias.abs().max()) < 2**29, name, "a bias exceeds 2^29")
 
     def set_float(
         self, weight: Float[Tensor, "G O C"], bias: Float[Tensor, "G O"], input_units: float, outputs: OutputUnits
@@ -141,7 +141,7 @@ class ExactHead(ExactLayer):
 
 
 def rounded_rows(weight: Float64[Tensor, "C K"], limit: int) -> tuple[Float64[Tensor, "C K"], Float64[Tensor, "C"]]:
-    """Each row as integers up to the limit, and the real value of one step."""
+    """Each row rounded to integers within +-limit, and the real value of one integer step for each."""
     steps = weight.abs().amax(1).clamp(min=1e-30) / limit
     return (weight / steps[:, None]).round(), steps
 

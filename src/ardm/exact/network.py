@@ -100,7 +100,7 @@ class ExactNetwork(nn.Module):
     @torch.no_grad()
     @full_float32()
     def integers(self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem, where: Where) -> ChosenOutputs:
-        """The outputs of the variables `where`. `t` is ignored: networks that need the step count the mask."""
+        """The integer outputs of the variables `where`. `t` is ignored: networks that need the step count the mask."""
         ops = self.operations(inputs.device)
         if inputs.device.type != "cpu":
             return self._capturing(ops)(inputs, mask, stage, padded(where))[:, : where.shape[1]]
@@ -112,7 +112,7 @@ class ExactNetwork(nn.Module):
         return torch.cat(list(evaluate(lambda part: self.core(*part, ops), parts)))
 
     def _apply(self, *arguments: Any, **options: Any) -> "ExactNetwork":
-        """Called when the module moves to another device; captured calls hold the addresses of buffers."""
+        """Drop captured calls when the module moves to another device, as they hold the addresses of buffers."""
         self._captured.clear()
         return super()._apply(*arguments, **options)
 
@@ -161,10 +161,10 @@ def choose_operations(core: nn.Module, test: SelfTest, device: torch.device) -> 
 def _failure(core: nn.Module, test: SelfTest, ops: Operations) -> str | None:
     """How a backend fails the self-test, in one line; None if it passes.
 
-    After any error another backend may work, but PyTorch reports a missing operation by a RuntimeError only.
+    Another backend may work after any error; a RuntimeError, as for a missing operation, gives no warning.
     """
     try:
-        return None if test.passes(core, ops) else "gives other integers"
+        return None if test.passes(core, ops) else "gives different integers"
     except Exception as error:
         text = " ".join(TERMINAL_COLOURS.sub("", str(error)).split())  # Numba colours its messages
         reason = f"fails ({type(error).__name__}: {text[:MAX_REASON]})"

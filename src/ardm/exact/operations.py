@@ -82,17 +82,17 @@ class Operations(ABC):
         return self.rescale_squared(self.product(x, weight), scale)
 
     def add_product(self, stream: Stream, x: Bytes, weight: Weight, scale: Scale) -> Stream:
-        """stream + x weight^T times the scale of each channel, clamped to +-STREAM_LIMIT; it may be overwritten."""
+        """stream + x weight^T times the scale of each channel, clamped to +-STREAM_LIMIT; may overwrite `stream`."""
         return self.add_rescaled(stream, self.product(x, weight), scale)
 
     def norm(self, x: Stream, gain: Number, limit: int) -> Words:
-        """x divided by its length, times the gain, clamped to +-limit."""
+        """x divided by its Euclidean length, times the gain, clamped to +-limit."""
         total = x.long().square().sum(-1, keepdim=True).clamp(min=1)
         scale = (gain / total.double().sqrt()).float()
         return (x.float() * scale).round().clamp(-limit, limit).to(torch.int16)
 
     def depthwise(self, x: Pixels, weight: Taps, scale: Scale) -> MixedPixels:
-        """The depthwise convolution of x, zeros around it, rescaled to +-127. As a sum of shifted products."""
+        """The depthwise convolution of x padded with zeros, rescaled to +-127; here a sum of shifted products."""
         (_, height, width, _), (rows, columns, _) = x.shape, weight.shape
         padded = F.pad(x, (0, 0, columns // 2, columns // 2, rows // 2, rows // 2)).int()
         total = torch.zeros_like(x, dtype=torch.int32)
@@ -123,7 +123,7 @@ class Operations(ABC):
         return self.rescale((2 * signal - GATE_ONE) * gate, out_scale, -127)
 
     def halve_power(self, x: Stream) -> Stream:
-        """x / sqrt 2; it may be overwritten."""
+        """x / sqrt 2; x may be overwritten."""
         return (x.float() * SQRT_HALF).round().int()
 
     def rotate(self, x: Int16[Tensor, "B D H C"], cos: Angles, sin: Angles, scale: Number) -> Heads:
@@ -275,7 +275,7 @@ def int8_product(x: Bytes, weight: Weight) -> Sums:
 
 
 def chosen_rows(x: Shaped[Tensor, "B D *C"], where: Int[Tensor, "B N"]) -> Shaped[Tensor, "B N *C"]:
-    """The rows of each item at its indices."""
+    """The rows of each item at its indices `where`."""
     return x[torch.arange(len(x), device=x.device)[:, None], where]
 
 

@@ -1,7 +1,7 @@
 """Units of the integer outputs of exact networks, and the conversion to floating point.
 
 The integer for an output r is factor * r + offset, rounded. Logits and log-scales are in 1/64 nat; means of mixtures in
-1/64 class from class 0 on, companded means in 2^-18 nat from the middle on.
+1/64 class, counted from class 0, companded means in 2^-18 nat, counted from the middle.
 """
 
 import math

@@ -34,16 +34,16 @@ from ardm.objective import Corrupted
 HEADROOM = 2.0
 """Room for the residual stream and the head's input, as a multiple of their calibrated ranges."""
 MAX_STREAM_BITS = 8
-"""Fractional bits of the residual stream at most."""
+"""Maximum number of fractional bits of the residual stream."""
 NORM_QUANTILE = 0.99995
 """Fraction of a norm's values that are not clamped."""
 CHANNEL_QUANTILE = 0.9999
 """Fraction of a channel's values that do not exceed its peak."""
 PARTS = ("query", "key", "value")
 QUERY_UNITS = 2.0**16
-"""The largest query or key before normalisation."""
+"""The integer for the largest query or key before normalisation."""
 MIN_PEAK = 1e-6
-"""The peak of channels that are always zero."""
+"""The least peak, used for channels that are always zero."""
 CALIBRATED_LAYERS = (nn.Linear, nn.Conv2d, Block, TransformerBlock, Attention, Depthwise, GatedBlock)
 
 
@@ -78,7 +78,7 @@ class Calibration:
 
     layers: dict[str, ActivationRange] = field(default_factory=dict)
     clip: float = 1.0
-    """The fraction of balanced peaks at which bytes are clamped; a smaller one makes the remaining values finer."""
+    """The fraction of balanced peaks at which bytes are clamped; a smaller one resolves other values more finely."""
 
     def peaks(self, name: str) -> Tensor:
         """The peak of each input channel of a layer."""
@@ -245,7 +245,7 @@ def embedded_values(layer: SoundInput) -> Float64[Tensor, "V C"]:
 
 
 def step_rows(embedding: StepEmbedding, blocks: list[GatedBlock], exact: ExactStep) -> Float64[Tensor, "S L K C"]:
-    """The addition to the stream at the middle step of each level, with the residual biases before each block."""
+    """Rows that the middle step of each level adds to the stream before each block, with the residual biases so far."""
     (num_stages, num_levels), length = exact.rows.shape[:2], exact.max_length
     bounds = -(-torch.arange(num_levels + 1) * (length + 1) // num_levels)  # the first step of each level
     t = (bounds[:-1] + bounds[1:] - 1) // 2

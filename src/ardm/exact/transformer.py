@@ -2,7 +2,7 @@
 
 stream = embedding                                           int32, 2^-k of a unit
 block:   stream += output(attention(norm)), then stream += contract(relu(expand(norm))^2);
-         with a kernel expand(depthwise(norm in 12 bits))
+         with a kernel above 1, expand(depthwise(norm in 12 bits))
 attention: queries and keys normalised in 12 bits, turned by integer cosines, then bytes; scores become weights
            of 12 bits by a table of the exponential; the weighted mean of values is one division
 outputs  = head(norm in 16 bits), for the requested variables only
@@ -27,7 +27,7 @@ SCORES_PER_NAT = 64
 
 
 class ExactTransformer(nn.Module):
-    """Integer outputs of a Transformer for chosen variables."""
+    """A Transformer on integers, which computes the outputs of chosen variables."""
 
     def __init__(
         self, config: TransformerConfig, *, num_values: int, num_outputs: int, num_stages: int = 1, max_length: int
@@ -52,7 +52,7 @@ class ExactTransformer(nn.Module):
 
 
 class ExactBlock(nn.Module):
-    """stream + attention(norm), then stream + contract(relu(expand(norm))^2); with a kernel, of a convolved norm."""
+    """stream + attention(norm), then stream + contract(relu(expand(norm))^2); a kernel above 1 convolves this norm."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -98,11 +98,11 @@ class ExactAttention(ExactLayer):
     """Bidirectional attention with rotary positions and normalised queries and keys, added to the stream."""
 
     turn_scale: Float64[Tensor, "2"]
-    """From turned queries and keys to bytes."""
+    """Scales from turned queries and keys to bytes."""
     score_scale: Float32[Tensor, ""]
-    """From products of queries and keys to 64ths of a nat."""
+    """Scale from products of queries and keys to 64ths of a nat."""
     mean_scale: Float64[Tensor, "H C"]
-    """From means of values to the units of the output's inputs."""
+    """Scales from means of values to the units of the output's inputs."""
 
     def __init__(self, width: int, head_width: int) -> None:
         super().__init__()

@@ -21,14 +21,14 @@ from ardm.model import Mask, PerItem, Values, Where
 from ardm.nn.unet import depth_to_space, pad_to_multiple, space_to_depth, wave_frequencies, wave_weights
 
 MAX_ROWS = 4096
-"""Values up to this number have a row each in the file."""
+"""With up to this many values, the file holds a row for each."""
 FINE_VALUES = 256
 ANGLE_ONE = 2**14
 WEIGHT_BITS = 22
 
 
 class ExactUNet(nn.Module):
-    """Integer outputs of a U-Net for chosen variables."""
+    """A U-Net on integers, which computes the outputs of chosen variables."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class ExactDown(nn.Module):
 
 
 class ExactUp(nn.Module):
-    """A step back to a resolution: a norm and a product of the lower one, unfolded and added to the skip connection."""
+    """A step back up to a resolution: norm and product of the lower one, unfolded and added to the skip connection."""
 
     def __init__(self, width: int, next_width: int, fold: tuple[int, int]) -> None:
         super().__init__()
@@ -174,7 +174,7 @@ class ExactSubPixelEmbedding(ExactLayer):
 
 
 class ExactWaveEmbedding(ExactSubPixelEmbedding):
-    """An embedding of too many values for a table in the file: rows are computed from cosines and sines when loaded.
+    """An embedding with too many values for a table in the file: loading computes rows from cosines and sines.
 
     Value v = 256 a + b has the angle pi j (v + 1/2) / V = alpha_j(a) + beta_j(b) for each frequency j. The file holds
     cosines and sines of alpha and beta in 2^-14; those of their sum follow by multiplication, rounded to 2^-14 again,

@@ -9,7 +9,7 @@ outputs  = head(relu(last(total))), both in 16 bits, for the requested variables
 The step enters each block's stream as a row of a table. These rows also hold the biases of residual halves, and the
 bias of `last` those of skips: both only add constants. The last block has no residual half, as nothing follows it.
 
-A file of the paper's size has 32.4 MB: blocks 19.1, embedded values 8.4, steps 4.7.
+A file of the paper's size takes 32.4 MB: blocks 19.1, embedded values 8.4, steps 4.7.
 """
 
 import torch
@@ -31,7 +31,7 @@ INPUT_WEIGHT = 2**30
 
 
 class ExactWaveNet(nn.Module):
-    """Integer outputs of a WaveNet for chosen variables."""
+    """A WaveNet on integers, which computes the outputs of chosen variables."""
 
     def __init__(
         self, config: PaperWaveNetConfig, *, num_values: int, num_outputs: int, num_stages: int = 1, max_length: int
@@ -66,11 +66,11 @@ class ExactGatedBlock(ExactLayer):
     """A block: (x + r) / sqrt 2 and the total + s, where [r, s] are products with tanh(u) * sigmoid(v)."""
 
     seen_scale: Float32[Tensor, "C"]
-    """From the stream to the bytes of the convolution's input."""
+    """Scales from the stream to the bytes of the convolution's input."""
     gate_bias: Int32[Tensor, "C2"]
     """The biases of u and v, in their units."""
     gate_scale: Float32[Tensor, "C"]
-    """From products of tanh and sigmoid to bytes."""
+    """Scales from products of tanh and sigmoid to bytes."""
 
     def __init__(self, width: int, dilation: int, *, is_last: bool = False) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class ExactGatedBlock(ExactLayer):
 
     def check_bounds(self, name: str) -> None:
         """Check that u and v fit int32, and that scales are finite."""
-        require(int(self.gate_bias.long().abs().max()) < 2**29, name, "a bias passes 2^29")
+        require(int(self.gate_bias.long().abs().max()) < 2**29, name, "a bias exceeds 2^29")
         for scale in (self.seen_scale, self.gate_scale):
             require_sums(torch.zeros(()), 0, scale, name)
 
@@ -137,7 +137,7 @@ class ExactGate(ExactLayer):
 
 
 class ExactStep(ExactLayer):
-    """The step's addition to each block's stream: a row per stage and level, a range of the stage's steps."""
+    """The rows that the step adds to each block's stream: one per stage and level, a range of the stage's steps."""
 
     rows: Int16[Tensor, "S L K C"]
 

@@ -16,7 +16,7 @@ from ardm.media.sounds.medium import SoundMedium
 from ardm.media.text.medium import TextMedium
 
 MEDIA: dict[str, type[Medium]] = {"text": TextMedium, "images": ImageMedium, "sound": SoundMedium}
-"""All media, by the names that configurations of data have for them; a new one is added here."""
+"""All media by the name that a data configuration gives them; add a new one here."""
 PUBLISHED: dict[str, Callable[[Path], object]] = {"cifar10": find_cifar10, "sc09": find_sc09, "text8": has_text8}
 """Finds a published data set at a path, by its kind."""
 
@@ -27,12 +27,12 @@ def medium_of(trained: AnyTrained) -> Medium:
 
 
 def load_corpus(data: DataConfig, path: Path) -> Corpus:
-    """The data set to train on that a configuration names, in its original files or packed."""
+    """The training data that a configuration names, read from its original files or from a packed data set."""
     return MEDIA[data.medium].load(data, path)
 
 
 def has_corpus(data: DataConfig, path: Path) -> bool:
-    """Whether the published data set that a configuration names lies at a path; True if it names none."""
+    """Whether the published data set that a configuration names is at a path; True if it names none."""
     if is_packed(path):
         return open_pack(path).about.kind == data.kind
     return data.kind not in PUBLISHED or bool(PUBLISHED[data.kind](path))

@@ -1,6 +1,6 @@
 """Contents: what users compress, as raw bytes and the fields that describe them.
 
-An entry stores the raw bytes where coding would expand (docs/format.md, Fields).
+An entry stores the raw bytes if coding would make them longer (docs/format.md, Fields).
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Content:
 
     @property
     def num_variables(self) -> int:
-        """Characters, bytes, sub-pixels or samples."""
+        """The number of characters, bytes, sub-pixels or samples."""
         return num_variables(self.fields)
 
     @property
@@ -37,7 +37,7 @@ class Content:
 
 
 def num_variables(fields: Fields) -> int:
-    """Characters, bytes, sub-pixels or samples."""
+    """The number of characters, bytes, sub-pixels or samples."""
     match fields:
         case TextFields() | BytesFields():
             return fields.length
@@ -86,7 +86,7 @@ def value_of(content: Content) -> str | bytes | np.ndarray:
 
 
 def restored_file(content: Content) -> bytes:
-    """The file that a content is restored to: a PNG, a WAV, or the very bytes of a text or any other file."""
+    """The file that a content is restored to: a PNG, a WAV, or the exact bytes of a text or any other file."""
     match content.fields:
         case ImageFields():
             return png_file(pixels_of(content))

@@ -33,7 +33,7 @@ class Layout(Generic[F]):
     """Name of the contents in messages."""
     fields: type[F]
     dtype: type[np.unsignedinteger] = np.uint16
-    """Type of a canvas that is decoded."""
+    """Type of the values on decoded canvases."""
     suffixes: Collection[str] = ()
     """Suffixes of the files to find in a folder; empty for all files."""
 
@@ -51,7 +51,7 @@ class Layout(Generic[F]):
         return None
 
     def read(self, path: Path) -> Content:
-        """The content of a user's file; a DataError where it cannot be kept exactly."""
+        """The content of a user's file; a DataError if it cannot be kept exactly."""
         raise NotImplementedError
 
     def place(self, content: Content) -> Placement:

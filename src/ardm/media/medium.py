@@ -1,4 +1,4 @@
-"""Media around a model: data to score, gaps to fill, samples to write."""
+"""The interface of a medium (text, images, sound): loads data to score, parses gaps to fill, writes samples."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,15 +44,15 @@ class GappedItem:
 
 
 def gapped(values: Integer[np.ndarray, "..."], known: Bool[np.ndarray, "..."]) -> GappedItem:
-    """An item with the values that are known, of their shape."""
+    """An item with these values where they are known, in the shape of the arrays."""
     shown = np.where(known, values, 0).astype(np.int64).ravel()
     return GappedItem(values=shown, known=known.ravel(), shape=known.shape, length=known.size)
 
 
 def steps_to_fill(gaps: GappedItem | None, num_variables: int, num_stages: int) -> tuple[int, int]:
-    """The first step that fills gaps and the end of the last one; all steps if there are no gaps.
+    """The start and the end of the range of steps that fill the gaps; all steps if there are no gaps.
 
-    Stages after the first need whole items, so that only models of one stage stop at the item's length.
+    Stages after the first need whole items, so only models of one stage stop at the item's length.
     """
     if gaps is None:
         return 0, num_variables
@@ -61,19 +61,19 @@ def steps_to_fill(gaps: GappedItem | None, num_variables: int, num_stages: int) 
 
 @dataclass(frozen=True, kw_only=True)
 class Samples:
-    """Samples, each with states on the way to it."""
+    """Samples, each with the intermediate states that led to it."""
 
     chains: Sequence[Sequence[Int[np.ndarray, "_"]]]
     """The states of each sample, the sample itself last; hidden variables of one-stage models have value K."""
     shape: Shape
     calls: Sequence[int]
-    """Number of calls before each state."""
+    """Number of calls made when each state was reached."""
     is_chain: bool
     """Whether to show all states, or only the last."""
 
 
 class Medium:
-    """One kind of data around one model."""
+    """One kind of data (text, images or sound), as one model uses it."""
 
     data: Any
     """The configuration of the data."""
@@ -88,7 +88,7 @@ class Medium:
     layout: Layout[Any]
     """The codec's layout of contents for the model."""
     item_fields: Fields
-    """Fields of a content of exactly one item."""
+    """Fields of a content that is exactly one item."""
 
     def __init__(self, trained: AnyTrained) -> None:
         self.data = trained.config.data
@@ -96,15 +96,15 @@ class Medium:
 
     @staticmethod
     def load(data: Any, path: Path) -> Corpus:
-        """The data set to train on that a configuration names, in its original files or packed."""
+        """The training data that a configuration names, read from its original files or from a packed data set."""
         raise NotImplementedError
 
     def corpus(self, path: Path) -> Corpus:
-        """The data at a path, to be scored."""
+        """The data at a path, for scoring."""
         raise NotImplementedError
 
     def shape(self, size: str | None) -> Shape:
-        """The shape of items of a size that the user gave, or the model's own."""
+        """The shape of items of the user's size, or the model's own shape."""
         raise NotImplementedError
 
     def gapped_item(self, source: str, mask: str | None) -> GappedItem:

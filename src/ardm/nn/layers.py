@@ -120,7 +120,7 @@ class _ReluProduct(torch.autograd.Function):
 
 
 class StepEmbedding(nn.Module):
-    """The step s*D + t of S*D as a vector of 4F: sines and cosines, then two dense layers, a swish after each."""
+    """The step s*D + t out of S*D as a vector of 4F: sines and cosines, then two dense layers, a swish after each."""
 
     def __init__(self, width: int, *, num_stages: int) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class StepEmbedding(nn.Module):
         self.second = linear(4 * width, 4 * width, bias=True)
 
     def forward(self, stage: Int[Tensor, "B"], t: Int[Tensor, "B"], num_variables: int) -> Float[Tensor, "B E"]:
-        """The embedding of each item's step among the D variables of its image."""
+        """The embedding of each item's step among its D variables."""
         step = (stage * num_variables + t) * (STEP_SCALE / (self.num_stages * num_variables))
         code = sinusoids(step, self.first.in_features).to(self.first.weight.dtype)
         return F.silu(self.second(F.silu(self.first(code))))

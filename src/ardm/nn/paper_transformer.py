@@ -59,7 +59,7 @@ class PaperBlock(nn.Module):
     def forward(
         self, x: Float[Tensor, "B D C"], update: Float[Tensor, "B D C"]
     ) -> tuple[Float[Tensor, "B D C"], Float[Tensor, "B D C"]]:
-        """The block of x + update, again as two terms, which the next norm can add in its own pass."""
+        """The block's output for x + update, again as two terms, which the next norm can add in its own pass."""
         x = x + update
         x = x + self._attend(self.attention_norm(x))
         return x, self.contract(gelu(self.expand(self.mlp_norm(x))))

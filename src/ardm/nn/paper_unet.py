@@ -6,7 +6,7 @@
     x = block([x, last skip])     num_blocks + 1 times
     outputs = convolution(swish(norm(x)))
 
-Every block sees an embedding of the step s*D + t. Notation beyond that of `model`: C sub-pixels a pixel, F features.
+Every block sees an embedding of the step s*D + t. Notation beyond that of `model`: C sub-pixels per pixel, F features.
 
 Where the text is silent it follows VDM's code: 32 groups in a norm, epsilon 1e-6, one attention head, LeCun
 initialisation (a plain normal here), zero for layers that end a residual branch, take the step, or end the network.
@@ -71,7 +71,7 @@ class ImageInput(nn.Module):
     A 3x3 convolution makes three quarters of them from C values n / V - 1/2, C mask planes (1 where revealed) and,
     in an upscale model, S one-hot planes of the stage. Hidden values are 0 after the normalisation in an order-agnostic
     model, and keep their coarse value in an upscale model. The last quarter comes from the integers, as in the
-    authors' code: one table of V rows of F/4 for all sub-pixels, whose C rows at a pixel a linear map takes to F/4.
+    authors' code: one table of V rows of F/4 for all sub-pixels, and a linear map from a pixel's C rows to F/4.
     """
 
     def __init__(self, width: int, *, num_values: int, num_stages: int, num_channels: int) -> None:
@@ -153,7 +153,7 @@ class GroupNorm(nn.GroupNorm):
             return (wide * scale + shift).to(x.dtype)
 
     def _scale_and_shift(self, x: Float[Tensor, "B F H W"]) -> tuple[Tensor, Tensor]:
-        """The factor and the summand of each feature, (B, groups, features of a group)."""
+        """The scale and the shift of each feature, (B, groups, features of a group)."""
         variances, means = (
             moment.unflatten(1, (self.num_groups, -1)) for moment in torch.var_mean(x, dim=(2, 3), correction=0)
         )

@@ -7,10 +7,10 @@
 Every block sees an embedding of the step s*D + t. Notation beyond that of `model`: F features.
 
 Where the text is silent it follows the authors' code: the relu after the input, a linear map after the embedding
-table, a swish after both dense layers of the step, zeros beyond the ends of a clip, and equally many skip and residual
-features. LeCun initialisation for the input and the step, He's for the others (plain normals here), zero for the last
-layer. No weight norm, unlike DiffWave. The last block's residual half is computed and not used, as in both codes, so
-that all blocks are alike.
+table, a swish after both dense layers of the step, zeros beyond the ends of a clip, and the same number of skip and
+residual features. LeCun initialisation for the input and the step, He's for the others (plain normals here), zero for
+the last layer. No weight norm, unlike DiffWave. The last block's residual half is computed but not used, as in both
+codes, so that all blocks are alike.
 """
 
 import math
@@ -66,7 +66,7 @@ class SoundInput(nn.Module):
         self.convolution = Convolution(2 + (num_stages if num_stages > 1 else 0), 3 * quarter, causal=causal)
         # One-hot rows of 65,536 would not fit. The gradient of a look-up is a scatter-add, which PyTorch does not
         # promise to be deterministic on CUDA: its own kernel sorts first, but compiled code adds atomically unless
-        # torch.use_deterministic_algorithms is set. Hence it stands outside the blocks, as only these are compiled.
+        # torch.use_deterministic_algorithms is set. Hence it lies outside the blocks, as only these are compiled.
         self.embedding = nn.Embedding(num_values, quarter)
         nn.init.normal_(self.embedding.weight, std=quarter**-0.5)
         self.projection = linear(quarter, quarter, bias=True)
@@ -91,7 +91,7 @@ class SoundInput(nn.Module):
 class GatedBlock(nn.Module):
     """(x + r) / sqrt 2 and s, where [r, s] = dense(tanh(u) * sigmoid(v)) and [u, v] = conv(x + dense step).
 
-    A causal block has no step, as one call serves all of them.
+    A causal block has no step, as one call serves all steps.
     """
 
     def __init__(self, width: int, dilation: int, *, causal: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Models whose calls a GPU replays from recordings, for sampling and other work of many calls."""
+"""Models whose calls a GPU replays from recordings, for sampling and other work with many calls."""
 
 import copy
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from ardm.nn.blocks import compile_blocks
 from ardm.runtime.cuda_graphs import Recorded, own_stream, padded
 
 CALLS_TO_COMPILE = 10_000
-"""From this many calls on a network is compiled, which takes some ten seconds and saves at least a millisecond per call
-of a full batch."""
+"""A network is compiled for at least this many calls: compiling takes some ten seconds and saves at least a millisecond
+per call of a full batch."""
 
 
 @contextmanager
@@ -24,8 +24,8 @@ def for_many_calls(
 ) -> Iterator[ARDM]:
     """A context with a faster form of a model on a GPU, to be called often and without gradients.
 
-    Each batch of items takes `num_calls` calls. The context must lie within the autocast, if any, of the calls. Exact
-    networks make their own recordings.
+    Each batch of items takes `num_calls` calls. Enter the context inside the autocast, if any, that the calls use.
+    Exact networks make their own recordings.
     """
     device = model.depth.levels.device
     is_exact = next(model.network.parameters(), None) is None
@@ -43,7 +43,7 @@ def size_to_compile(num_items: int, batch_size: int, num_calls: int) -> int | No
 class RecordedModel(ARDM):
     """A copy of a model whose calls for some variables a GPU replays from recordings.
 
-    Under autocast the matrices of its blocks are rounded once, and not in every call. With a compiled size the blocks
+    Under autocast the matrices of its blocks are rounded once instead of in every call. With a compiled size the blocks
     are compiled for batches of this size, and smaller batches are padded.
     """
 
@@ -68,7 +68,7 @@ class RecordedModel(ARDM):
 
 
 def with_rows(x: Shaped[Tensor, "B *C"], num_rows: int) -> Shaped[Tensor, "N *C"]:
-    """The tensor padded with rows of zeros."""
+    """The tensor padded with rows of zeros to `num_rows` rows."""
     if len(x) > num_rows:
         raise ValueError(f"expected at most {num_rows} items, got {len(x)}")
     if len(x) == num_rows:

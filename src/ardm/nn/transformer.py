@@ -1,6 +1,6 @@
 """Our Transformer: RoPE, QK-norm, squared ReLU, RMS norms without gains, residual outputs that start at zero.
 
-With a kernel, feed-forward parts see their neighbours by a depthwise convolution.
+With a kernel above 1, feed-forward parts see their neighbours through a depthwise convolution.
 
 Every block has an exact integer form (products, one square root and one division for a norm, a table for the
 softmax's exponential), which the codec needs. The network sees neither the step t nor, where the mask is a class,
@@ -51,7 +51,7 @@ Rotation = tuple[Tensor, Tensor]
 
 
 class Block(nn.Module):
-    """x + attention(norm x), then x + mlp(norm x), the norm mixed with that of neighbours if there is a kernel.
+    """x + attention(norm x), then x + mlp(norm x), this norm mixed with that of neighbours if the kernel is above 1.
 
     A causal block lets a variable see itself and those before.
     """
@@ -91,7 +91,7 @@ class Depthwise(nn.Module):
 
 
 class Attention(nn.Module):
-    """Attention with rotary positions and normalised queries and keys, to both sides unless it is causal."""
+    """Attention with rotary positions and normalised queries and keys, bidirectional unless it is causal."""
 
     def __init__(self, width: int, head_width: int, *, causal: bool = False) -> None:
         super().__init__()

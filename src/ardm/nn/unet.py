@@ -59,7 +59,7 @@ class UNet(nn.Module):
     def outputs_at(
         self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem, where: Where
     ) -> Float[Tensor, "B N O"]:
-        """Outputs for some variables, of whose pixels all sub-pixels are computed."""
+        """Outputs for some variables; all sub-pixels of their pixels are computed."""
         pixels = self._pixels(inputs, mask, stage).flatten(1, 2)
         if where.shape[1] >= pixels.shape[1]:  # all pixels cost no more
             return rows_at(self._end(pixels).flatten(1, 2), where)
@@ -118,7 +118,7 @@ class Block(nn.Module):
 class SubPixelEmbedding(nn.Module):
     """A linear map of the features of the sub-pixels of a pixel: cosines of each value, mask and stage.
 
-    Thanks to the cosines the map is a table of values in which close values begin with close rows. Hidden values of a
+    Thanks to the cosines the map is a table of values in which close values start with close rows. Hidden values of a
     one-stage model have no features.
     """
 
@@ -155,12 +155,12 @@ def cosine_features(num_values: int) -> Float[Tensor, "V J"]:
 
 
 def wave_frequencies(num_values: int) -> Float[Tensor, "F"]:
-    """Frequencies j of the features of many values."""
+    """Frequencies j of `cosine_features` for many values."""
     return 2 ** torch.arange(0, math.log2(num_values / 4) + 0.5, 0.5)
 
 
 def wave_weights(num_values: int) -> Float[Tensor, "J"]:
-    """Weights of their cosines, then of their sines."""
+    """Weights of the cosines at `wave_frequencies`, then of the sines."""
     return wave_frequencies(num_values).sqrt().sqrt().reciprocal().repeat(2)
 
 
@@ -179,6 +179,6 @@ def depth_to_space(x: Num[Tensor, "B H W C"], fold: tuple[int, int]) -> Num[Tens
 
 
 def pad_to_multiple(x: Num[Tensor, "B H W C"], rows: int, columns: int) -> Num[Tensor, "B H1 W1 C"]:
-    """The image padded with zeros at the right and at the bottom, up to multiples of a size."""
+    """The image padded with zeros on the right and at the bottom, up to multiples of a size."""
     bottom, right = -x.shape[1] % rows, -x.shape[2] % columns
     return F.pad(x, (0, 0, 0, right, 0, bottom)) if bottom or right else x

@@ -27,7 +27,7 @@ MAX_HEADER_BYTES = 10**8
 
 
 def load(source: str | Path, device: "torch.device | str" = "cpu") -> "TrainedModel":
-    """The model of a path, a bundled name, or OWNER/NAME[/FILE] on the Hugging Face hub.
+    """The model at a path, with a bundled name, or at OWNER/NAME[/FILE] on the Hugging Face hub.
 
     >>> import ardm
     >>> ardm.load("text").model.num_variables
@@ -39,7 +39,7 @@ def load(source: str | Path, device: "torch.device | str" = "cpu") -> "TrainedMo
 
 
 def load_any(source: str | Path, device: "torch.device | str" = "cpu") -> "AnyTrained":
-    """The model or the baseline of a path, a bundled name, or OWNER/NAME[/FILE] on the Hugging Face hub."""
+    """The model or baseline at a path, with a bundled name, or at OWNER/NAME[/FILE] on the Hugging Face hub."""
     from ardm import checkpoint
 
     return checkpoint.load_any(find_model(source), device)
@@ -56,14 +56,14 @@ def card(name: str) -> str:
 
 
 def find_bundled(name: str) -> Path:
-    """The file of a bundled model; a CheckpointError that lists all names if this is none of them."""
+    """The file of a bundled model; a CheckpointError that lists all names if there is no such model."""
     if name not in bundled_models():
         raise CheckpointError(f"there is no bundled model {name}; there are: {', '.join(bundled_models()) or 'none'}")
     return bundled_models()[name]
 
 
 def find_model(source: str | Path) -> Path:
-    """The file or the run's folder of a model. What exists as a path is taken as one."""
+    """The file or the run's folder of a model. A source that exists as a path is taken as one."""
     path, name = Path(source), str(source)
     if path.exists():
         return path
@@ -79,7 +79,7 @@ def find_model(source: str | Path) -> Path:
 
 
 def is_model(path: Path) -> bool:
-    """Whether a path is the folder of a run with a model, or a file that starts as those of models do."""
+    """Whether a path is the folder of a run with a model, or a file that starts like a model file."""
     if path.is_dir():
         return (path / "model.safetensors").exists()
     if not path.is_file():
@@ -89,7 +89,7 @@ def is_model(path: Path) -> bool:
             start = file.read(9)
     except (EOFError, gzip.BadGzipFile, zlib.error):
         return False
-    # The length of a JSON object, and the object: the start of all safetensors files.
+    # Every safetensors file starts with the length of a JSON object and that object.
     return start[8:] == b"{" and int.from_bytes(start[:8], "little") < MAX_HEADER_BYTES
 
 
@@ -99,7 +99,7 @@ def _from_hub(name: str, repository: str, file: str | None) -> Path:
         import huggingface_hub
     except ImportError:
         raise CheckpointError(
-            f"there is no model at {name}; if it is one of the Hugging Face hub, `pip install huggingface_hub` first"
+            f"there is no model at {name}; if it is on the Hugging Face hub, `pip install huggingface_hub` first"
         ) from None
     try:
         file = file or _only_model(repository, huggingface_hub.list_repo_files(repository))

@@ -18,13 +18,13 @@ from jaxtyping import Int
 from torch import Tensor
 
 CALLS_BEFORE = 2
-"""Calls of a size before it is captured, since capturing takes as long as several calls."""
+"""Ordinary calls of a size before one is captured, since capturing takes as long as several calls."""
 MAX_CAPTURED = 24
 """Captured calls that a thread keeps; the least recently used one is dropped first."""
 MIN_VARIABLES = 64
-"""Least number of variables that a captured call computes."""
+"""Smallest number of variables that a captured call computes."""
 _CAPTURING = threading.Lock()
-"""Held while a thread captures: one at a time."""
+"""Held by the one thread that captures."""
 _STREAMS = threading.local()
 """The streams that belong to a thread, by the name of their device."""
 
@@ -38,7 +38,7 @@ class CapturedCall:
         self._arguments = [x.clone() for x in arguments]
         self._graph = torch.cuda.CUDAGraph()
         with _CAPTURING:
-            self._graph.capture_begin(pool, capture_error_mode="relaxed")  # other threads go on meanwhile
+            self._graph.capture_begin(pool, capture_error_mode="relaxed")  # other threads keep working meanwhile
             try:
                 self._result = function(*self._arguments)
             except BaseException:
@@ -98,7 +98,7 @@ class Recorded:
         return self._function(*arguments) if call is None else call.replay(arguments)
 
     def _captured_call(self, key: Key, arguments: Sequence[Tensor]) -> CapturedCall | None:
-        """The captured call for these sizes, captured now if they have come often enough; None if there is none."""
+        """The captured call for these sizes, captured now if they have occurred often enough; None if not captured."""
         own = self._own
         if key in own.captured:
             own.captured.move_to_end(key)
@@ -119,6 +119,6 @@ class Recorded:
 
 
 def padded(where: Int[Tensor, "B N"]) -> Int[Tensor, "B M"]:
-    """Indices padded to a power of two, so that few sizes occur."""
+    """Indices padded to a power of two in number, so that few sizes occur."""
     num_wanted = where.shape[1]
     return F.pad(where, (0, max(MIN_VARIABLES, 1 << (num_wanted - 1).bit_length()) - num_wanted))

@@ -22,11 +22,11 @@ class Runtime:
     team: Team = ALONE
     """The processes that share the work."""
     shares_weights: bool = False
-    """Whether their weights are sharded while they train (FSDP2)."""
+    """Whether the processes shard the weights during training (FSDP2)."""
 
     @classmethod
     def choose(cls, device: str | None = None, *, compile: bool = True) -> "Runtime":
-        """The named device, by default CUDA if available; compiled on CUDA unless `compile` is False."""
+        """A runtime on the named device, by default CUDA if available; compiles on CUDA unless `compile` is False."""
         device = local_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         if device.split(":")[0] not in ("cpu", "cuda"):
             raise UsageError(f"device {device!r} is not supported; use cpu or cuda")

@@ -16,7 +16,7 @@ GZIP_START = b"\x1f\x8b"
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A temporary path next to `path` that takes its place, flushed to disk, when the block succeeds."""
+    """A context with a temporary path next to `path`, which it replaces, flushed to disk, when the block succeeds."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
@@ -33,7 +33,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def naming(path: Path | str) -> Iterator[None]:
-    """Turns errors of a full or read-only file system into one line that names the path."""
+    """Turn errors of a full or read-only file system into one line that names the path."""
     try:
         yield
     except OSError as error:
@@ -43,7 +43,7 @@ def naming(path: Path | str) -> Iterator[None]:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write content to a file as a whole."""
+    """Write content to a file, atomically."""
     with written_whole(path) as temporary:
         temporary.write_bytes(content)
 
@@ -54,7 +54,7 @@ def to_json(values: Any, indent: int | None = 2) -> bytes:
 
 
 def write_output(path: Path | None, content: bytes) -> None:
-    """Print content, or write it to a file as a whole; either way with a line break at its end."""
+    """Print content or write it to a file, atomically; either way with a line break at its end."""
     if path is None:
         print(content.decode("utf-8", "replace"))
     else:
@@ -74,7 +74,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def check_writable(path: Path | None) -> None:
-    """A usage error, before any work is done, if an output path cannot be written."""
+    """Raise a UsageError, before any work is done, if an output path cannot be written."""
     if path is None:
         return
     if path.is_dir():
@@ -83,14 +83,14 @@ def check_writable(path: Path | None) -> None:
 
 
 def check_writable_folder(path: Path) -> None:
-    """A usage error, before any work is done, if files cannot be written to a folder, existing or not."""
+    """Raise a UsageError, before any work is done, if files cannot be written to a folder, existing or not."""
     if path.exists() and not path.is_dir():
-        raise UsageError(f"{path} is a file, and a folder is needed")
+        raise UsageError(f"{path} is a file, but a folder is needed")
     _check_nearest_folder(path)
 
 
 def _check_nearest_folder(path: Path) -> None:
-    """A usage error unless files can be created in a folder or, before it exists, in its nearest existing parent."""
+    """Raise a UsageError unless files can be created in a folder or, if it is missing, its nearest existing parent."""
     folder = path if path.is_dir() else next(p for p in path.absolute().parents if p.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise UsageError(f"{path} cannot be written: {folder} is not a writable folder")
@@ -98,7 +98,7 @@ def _check_nearest_folder(path: Path) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Locks a folder for this process; a usage error while another process holds the lock."""
+    """Lock a folder for this process; a UsageError while another process holds the lock."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         import fcntl

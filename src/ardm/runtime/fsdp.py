@@ -18,7 +18,7 @@ def shard_weights(module: nn.Module, blocks: Iterable[nn.Module], mesh: DeviceMe
     size = mesh.size()
 
     def placement(parameter: nn.Parameter) -> Shard | None:
-        """Shard small stacks of matrices along their rows if that is even; anything else along the first axis."""
+        """The placement: along the rows of small stacks of matrices if these divide evenly, else None (first axis)."""
         is_stack = parameter.ndim == 3 and parameter.shape[0] < size and parameter.shape[1] % size == 0
         return Shard(1) if is_stack else None
 
@@ -39,7 +39,7 @@ def shard_like(tensor: Tensor, parameter: Tensor) -> Tensor:
 
 
 def gathered(tensors: dict[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
-    """The whole tensors, on the CPU if they were sharded; empty for a process that does not keep them."""
+    """The whole tensors, on the CPU if they were sharded; an empty dict for a process that does not keep them."""
     found = {}
     for name, tensor in tensors.items():
         full = whole(tensor)

@@ -17,9 +17,9 @@ from typing import NoReturn
 from ardm.runtime.signals import ignore_signals
 
 REPORT_DELAY = 0.5
-"""Seconds that other processes leave rank 0 to report an error that all of them have."""
+"""Seconds that the other processes wait, so that rank 0 can report an error that all of them have."""
 SECONDS_BETWEEN_CHECKS, MAX_MISSED_CHECKS = 1.0, 3
-"""A waiting process checks this often that torchrun is alive, and exits after this many missed checks."""
+"""A waiting process checks every so many seconds that torchrun is alive, and exits after this many missed checks."""
 END_BY_SIGNAL: dict[int, tuple[str, int]] = {
     signal.SIGINT: ("interrupted", 1),
     signal.SIGTERM: ("terminated", 128 + signal.SIGTERM),
@@ -36,7 +36,7 @@ def num_launched() -> int:
 
 
 def is_launched() -> bool:
-    """Whether torchrun started this process; WORLD_SIZE alone does not tell, since clusters set it too."""
+    """Whether torchrun started this process; WORLD_SIZE alone does not say so, since clusters set it too."""
     return all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
 
 
@@ -56,7 +56,7 @@ def is_orphaned() -> bool:
 
 
 def elect_reporter() -> bool:
-    """Whether this process should tell the user why all have to end: the first one to ask is elected.
+    """Whether this process should report why all have to end: the first one to ask is elected.
 
     A process asks before it exits, so the one that failed asks before those that only notice its loss.
     """
@@ -81,7 +81,7 @@ def say(line: str, *, names_process: bool = True) -> None:
 def leave(status: int) -> NoReturn:
     """Exit; under torchrun without finalising Python.
 
-    A Gloo thread that frees a tensor during finalisation would abort the process and fail all others.
+    A Gloo thread that frees a tensor during finalisation would abort the process and make all others fail.
     """
     if not is_launched():
         sys.exit(status)
@@ -102,7 +102,7 @@ def connecting() -> Iterator[None]:
     """
     is_over = threading.Event()
     threading.Thread(target=_watch_launcher, args=(is_over,), daemon=True).start()
-    receiver, sender = socket.socketpair()  # gets the number of a signal, whichever thread the system delivers it to
+    receiver, sender = socket.socketpair()  # gets a signal's number, whichever thread the system delivers it to
     sender.setblocking(False)
     before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
     threading.Thread(target=_watch_signals, args=(is_over, receiver), daemon=True).start()

@@ -38,7 +38,7 @@ def ignore_signals() -> None:
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
-    """Raise the exception, but not during an import: libraries swallow it there and go on with half a module."""
+    """Raise the exception, but not during an import, where libraries swallow it and carry on with half a module."""
     if _is_importing(frame):
         _send_again(number)
     else:
@@ -54,7 +54,7 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 
 def _retry_lost(lost: "sys.UnraisableHookArgs") -> None:
-    """Hook for exceptions that Python cannot raise, for example in `__del__`."""
+    """Send signals again whose exceptions Python could not raise, for example in `__del__`."""
     if not isinstance(lost.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(lost)
         return

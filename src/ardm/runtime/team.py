@@ -23,7 +23,7 @@ from ardm.runtime.signals import ignore_signals
 
 T = TypeVar("T")
 PATIENCE = timedelta(days=7)
-"""Timeout for work and decisions; a process that has died is noticed at once all the same."""
+"""Timeout for work and decisions; a process that has died is still noticed at once."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class Team:
         return self.rank == 0
 
     def share_of(self, count: int) -> range:
-        """Numbers of this process's pieces among `count` pieces of work."""
+        """The numbers of this process's pieces among `count` pieces of work."""
         return range(self.rank, count, self.size)
 
     def has(self, number: int) -> bool:
-        """Whether a numbered piece of work is this process's."""
+        """Whether this process does the piece of work with this number."""
         return number % self.size == self.rank
 
     def any(self, flag: bool) -> bool:
@@ -57,7 +57,7 @@ class Team:
         return bool(flags.item())
 
     def barrier(self) -> None:
-        """Wait until all processes have come here."""
+        """Wait until all processes have reached this point."""
         if self.size > 1:
             dist.barrier(group=self.control)
 
@@ -70,7 +70,7 @@ class Team:
         return [value for part in lists for value in part]
 
     def scatter(self, values: Sequence[T] | None) -> T:
-        """This process's value out of a list, one per process, that the first process gives."""
+        """This process's value from the list of the first process, which holds one value per process."""
         if self.size == 1:
             assert values is not None
             return values[0]
@@ -95,7 +95,7 @@ class Team:
         return value if self.size == 1 else value.to("cpu")
 
     def all_gather_rows(self, tensor: Tensor) -> Tensor:
-        """The rows of all processes, by rank; all must have equally many."""
+        """The rows of all processes, by rank; all must have the same number."""
         if self.size == 1:
             return tensor
         rows = tensor.new_empty(self.size * len(tensor), *tensor.shape[1:])
@@ -136,8 +136,8 @@ class LostProcessError(ArdmError):
 
     def __init__(self, num_processes: int, reason: str) -> None:
         super().__init__(
-            f"another of the {num_processes} processes has ended or cannot be reached, and the rest cannot go on "
-            f"without it ({_first_sentence(reason)}); resume a training from its last checkpoint with --resume"
+            f"another of the {num_processes} processes has ended or cannot be reached, and the others cannot "
+            f"continue without it ({_first_sentence(reason)}); resume training from the last checkpoint with --resume"
         )
 
 

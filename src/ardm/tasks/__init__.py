@@ -1,1 +1,1 @@
-"""What users do with models, each in one place: load, score, draw, fill, plan."""
+"""The verbs, one per module: load, score, draw, fill and plan are what users do with models."""

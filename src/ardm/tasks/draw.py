@@ -1,7 +1,7 @@
-"""Draw items: in any order, by any schedule, from nothing or around what is known.
+"""Draw items: in any order, with any schedule, from nothing or around what is known.
 
-All programs draw here. Processes share the batches, each of which has its own generator, so that it does not matter
-which process draws it. States are brought to the host only after the calls that are kept: that waits for the device.
+All programs of this package use it. Processes share the batches; each batch has its own generator, so it does not
+matter which process draws it. Only the states to keep are copied to the host, because a copy waits for the device.
 """
 
 import time
@@ -45,7 +45,7 @@ class DrawOptions:
     temperature: float = 1.0
     """Below 1 sharpens the distribution; 1 samples from the model itself."""
     top_p: float = 1.0
-    """Keep only the likeliest classes with this much probability; 1 keeps all."""
+    """Draw only from the likeliest classes that together have this probability; 1 draws from all."""
     batch_size: int = BATCH_SIZE
     """Items drawn together; another size uses different random draws."""
     seed: int = 0
@@ -59,7 +59,7 @@ class DrawOptions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Drawn:
-    """Items, and states on the way to them."""
+    """Drawn items, and the intermediate states that led to them."""
 
     states: Sequence[States]
     """The last ones are the items."""
@@ -83,9 +83,9 @@ def draw(
     options: DrawOptions = DEFAULTS,
     gaps: GappedItem | None = None,
 ) -> Drawn:
-    """Items of a model; by default with one variable per call. With gaps, the rest of each item is given.
+    """Items drawn from a model, by default with one variable per call. With gaps, the rest of each item is given.
 
-    A baseline is sampled as it was trained: schedule, order, temperature and top-p do not matter.
+    A baseline is sampled as it was trained: schedule, order, temperature and top-p are ignored.
 
     >>> import ardm
     >>> from ardm.tasks.draw import DrawOptions, draw
@@ -133,7 +133,7 @@ def chain(
 
 
 def keep_states(readers: Iterable[ReadState], calls: Sequence[int], options: DrawOptions = DEFAULTS) -> list[States]:
-    """The states of a batch after some calls, the last of which ends it."""
+    """The states of a batch after the given calls; no call is made after the last of them."""
     kept: list[States] = []
     for call, read in enumerate(islice(readers, calls[-1]), start=1):
         if call in calls:
@@ -144,7 +144,7 @@ def keep_states(readers: Iterable[ReadState], calls: Sequence[int], options: Dra
 
 
 def calls_to_keep(num_calls: int, num_states: int) -> list[int]:
-    """The calls after which states are kept: the first, the last and some between; for a single state the last.
+    """The calls after which states are kept: the first, the last and some between; for a single state, the last.
 
     >>> from ardm.tasks.draw import calls_to_keep
     >>> calls_to_keep(250, 5)

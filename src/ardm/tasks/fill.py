@@ -1,4 +1,4 @@
-"""Fill the gaps of an item, given all the rest of it."""
+"""Fill the gaps of an item, given the rest of it."""
 
 from ardm.media.medium import GappedItem, steps_to_fill
 from ardm.schedule import Schedule
@@ -8,7 +8,7 @@ from ardm.tasks.plan import make_schedule
 
 
 def steps_of_gaps(loaded: LoadedModel, gaps: GappedItem) -> tuple[int, int]:
-    """The first step of what is to be filled, and the step after its last."""
+    """The start and the end of the range of steps that fill the gaps."""
     return steps_to_fill(gaps, len(gaps.values), loaded.ardm.num_stages)
 
 

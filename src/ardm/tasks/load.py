@@ -1,4 +1,4 @@
-"""Load a model of any method, with the device and the precision that it computes in."""
+"""Load a model of any method, with the device and the precision that it runs with."""
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from ardm.runtime.device import Runtime
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LoadedModel:
-    """An ARDM with the device and the precision that it computes in."""
+    """An ARDM with the device and the precision that it runs with."""
 
     trained: TrainedModel
     runtime: Runtime
@@ -32,7 +32,7 @@ class LoadedModel:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LoadedBaseline:
-    """A baseline with the device and the precision that it computes in."""
+    """A baseline with the device and the precision that it runs with."""
 
     trained: TrainedBaseline
     runtime: Runtime
@@ -52,7 +52,7 @@ def load(source: str | Path, device: str | Runtime | None = None) -> LoadedModel
 
 
 def load_any(source: str | Path, device: str | Runtime | None = None) -> LoadedModel | LoadedBaseline:
-    """The ARDM or the baseline of a source, as `load` takes it.
+    """The ARDM or the baseline of a source; `load` lists the possible sources.
 
     >>> from ardm.tasks.load import load_any
     >>> type(load_any("text")).__name__
@@ -70,7 +70,7 @@ def _runtime(device: str | Runtime | None) -> Runtime:
 
 
 def with_diffusion_steps(loaded: LoadedModel | LoadedBaseline, num_steps: int) -> LoadedBaseline:
-    """An ARDM, or a D3PM with the absorbing process, as such a D3PM with this many steps; else a UsageError.
+    """An absorbing D3PM with this many steps and the weights of an ARDM or another absorbing D3PM; else a UsageError.
 
     >>> from ardm.tasks.load import load, with_diffusion_steps
     >>> with_diffusion_steps(load("text"), 10).trained.model.num_calls

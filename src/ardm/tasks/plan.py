@@ -25,9 +25,9 @@ ScheduleKind = Literal["planned", "cosine", "uniform"]
 
 
 def read_losses(source: str | Path, method: Method | None = None) -> Losses:
-    """The monotone losses of a profile file or of a model, whose network is not built.
+    """The monotone losses of a profile file or of a model (without building its network).
 
-    By default those of a model are smoothed, and those of a file sorted as in the paper.
+    By default a model's losses are smoothed, and a file's are sorted as in the paper.
 
     >>> from ardm.tasks.plan import read_losses
     >>> read_losses("text").shape
@@ -39,7 +39,7 @@ def read_losses(source: str | Path, method: Method | None = None) -> Losses:
 
 
 def read_profile(path: Path) -> Losses:
-    """The bits in a .npy or .json file of D numbers or S x D; NaN where there are no observations."""
+    """The bits in a .npy or .json file of D or S x D numbers; NaN where there are no observations."""
     if not path.is_file():
         raise DataError(f"there is no profile {path}")
     try:
@@ -85,7 +85,7 @@ def is_measured(profile: Profile) -> bool:
 
 
 def planning_losses(trained: TrainedModel) -> Losses:
-    """A model's losses made monotone, and stretched to its items' size; averages over random orders."""
+    """A model's losses, averages over random orders, made monotone and stretched to its items' size."""
     return stretch(monotone_losses(trained.profile), trained.model.num_variables)
 
 
@@ -115,7 +115,7 @@ def make_schedule(
 def make_orders(
     order: str | OrderChoice, schedule: Schedule, num_items: int, shape: Shape, generator: torch.Generator
 ) -> tuple[Int[Tensor, "N S D"], Schedule]:
-    """Orders for items of a shape, and the schedule in them, which strands change.
+    """Orders for items of a shape, and the schedule in these orders: strands change it.
 
     "random" means a fresh order for each item and stage; any other order is the same for all.
 

@@ -25,11 +25,11 @@ class ScoreOptions:
     """How items are scored, and a callback for progress."""
 
     num_passes: int = 1
-    """Passes over the items of a bound that is estimated from single steps."""
+    """Passes over the items, for a bound that is estimated from single steps."""
     batch_size: int = 64
     seed: int = 0
     on_batch: Callable[[int], None] = lambda count: None
-    """Called with the number of rows of each batch: those of passes, or calls of items."""
+    """Called with the number of rows of each batch; a row is one item in one pass or in one call."""
 
 
 DEFAULTS = ScoreOptions()
@@ -45,9 +45,9 @@ def score(
 ) -> Estimate:
     """The mean bits of items with an interval over them.
 
-    In random orders this is a bound: without a schedule from single steps, with the profile that was measured. In any
-    other order it is exact, by default with one variable per call. A baseline has its own bits, without a choice. The
-    estimate names the schedule by its number of calls, or in the given words.
+    In random orders this is a bound; without a schedule it is estimated from single steps and has the measured profile.
+    In any other order it is exact, by default with one variable per call. A baseline has its own way to score items,
+    which ignores schedule and order. The estimate names the schedule by its number of calls, or by `words`.
 
     >>> import ardm, torch
     >>> from ardm.tasks.load import load
@@ -94,8 +94,8 @@ def items_to_score(
 ) -> tuple[Int[Tensor, "N D"], str]:
     """Items to score, spread evenly over a split, and a title that says which they are.
 
-    Without a split: the test split of a published data set or of the data that the model was trained on, and all of any
-    other. A single image or sound has no splits; a text is split by position.
+    Without `split`, they come from the test split of a published data set or of the data that the model was trained
+    on, and from all of any other data. A single image or sound has no splits; a text is split by position.
     """
     corpus = medium_of(trained).corpus(path)
     if split is None:

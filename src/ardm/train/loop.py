@@ -1,4 +1,4 @@
-"""The training loop: steps, evaluations, checkpoints and metrics, until done or told to stop."""
+"""The training loop: steps, evaluations, checkpoints and metrics, until the run is done or stopped."""
 
 import contextlib
 import itertools
@@ -39,7 +39,7 @@ def opened_run(
     resume: bool = False,
     initial: TrainedModel | None = None,
 ) -> Iterator[tuple[Trainer, list[str]]]:
-    """The trainer of a resumed run, or of a new one from `initial`, if given, in its locked folder; and remarks."""
+    """A context with the trainer of a run in its locked folder, and remarks; a new run may start from `initial`."""
     team, is_started = runtime.team, has_run(folder)
     if len({*team.all_gather([is_started])}) > 1:
         raise UsageError(
@@ -50,7 +50,7 @@ def opened_run(
     trainer, remarks = Trainer(config, load_corpus(config.data, data), runtime), []
     if initial is not None and not is_started:
         trainer.start_from(initial)
-    team.barrier()  # nobody writes before
+    team.barrier()  # no process writes before all have got here
     with locked(folder) if team.is_first else nullcontext():
         if is_started:
             if damage := restore_state(trainer, folder):
@@ -74,7 +74,7 @@ def run_training(
 ) -> None:
     """Train to the configured number of steps or until `stop` returns True, and save the state.
 
-    Of a finished run only the model is written again. `on_profile` returns a function that is called with the number
+    For a finished run, only the model is written again. `on_profile` returns a function that is called with the number
     of observations made.
     """
     team, config = trainer.runtime.team, trainer.config.train
@@ -97,7 +97,7 @@ def run_training(
 
 
 class Loop:
-    """The rest of a run, in one process of its team."""
+    """The remaining steps of a run, and its end, in one process of its team."""
 
     def __init__(
         self, trainer: Trainer, folder: Path, *, stop: Callable[[], bool], log: Callable[[Metrics], None]
@@ -106,7 +106,7 @@ class Loop:
         self._team, self._clock = trainer.runtime.team, Clock(trainer)
 
     def take_steps(self, on_step: Callable[[int], None]) -> None:
-        """Take the remaining steps, or those until told to stop."""
+        """Take the remaining steps, or those until the run is stopped."""
         trainer, config = self._trainer, self._trainer.config.train
         while trainer.step < config.steps and not self._team.any(self._stop()):
             metrics = trainer.train_step()
@@ -130,7 +130,7 @@ class Loop:
             self.save()
 
     def save(self) -> None:
-        """Save the state before any process goes on."""
+        """Save the state; no process continues before it is saved."""
         self._clock.seconds()
         save_state(self._trainer, self._folder)
         self._team.barrier()
@@ -165,9 +165,9 @@ class Stopped(Exception):
 
 
 def final_draws(trainer: Trainer) -> int:
-    """Held-out losses to measure for a profile to plan from, in about a tenth of the training's time at most.
+    """How many held-out losses to measure for the planner's profile, in at most about a tenth of the training time.
 
-    Only after the shortest trainings `MIN_OBSERVATIONS_PER_STAGE` takes longer. A loss without its gradient takes a
+    `MIN_OBSERVATIONS_PER_STAGE` takes longer only after the shortest trainings. A loss without its gradient takes a
     third of the time; the limit is a count, because a resumed run could not repeat a limit in seconds exactly.
     """
     if not trainer.config.method.is_ardm:

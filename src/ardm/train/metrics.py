@@ -17,10 +17,10 @@ METRICS_FILE = "metrics.jsonl"
 
 @contextmanager
 def metrics_log(folder: Path, first_step: int, *, is_evaluated: bool = True) -> Iterator[Callable[[Metrics], Metrics]]:
-    """A function that appends metrics, which must have a step, to the log and returns them.
+    """A context with a function that appends metrics, which must have a step, to the log and returns them.
 
-    Metrics that an earlier process logged after `first_step` are dropped, since those steps are repeated; unless that
-    step `is_evaluated` already, so is its evaluation.
+    Metrics that an earlier process logged after `first_step` are dropped, since those steps are repeated, and so is the
+    evaluation at `first_step` unless that step `is_evaluated` already.
     """
     path = folder / METRICS_FILE
 
@@ -70,7 +70,7 @@ def _parsed(line: bytes) -> Metrics | None:
 
 @contextmanager
 def _tensorboard(folder: Path, purge_step: int) -> Iterator[Callable[[Metrics], None]]:
-    """A function that gives metrics to TensorBoard, or does nothing if it is not installed."""
+    """A context with a function that passes metrics to TensorBoard, or does nothing if that is not installed."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
@@ -96,7 +96,7 @@ def _tensorboard(folder: Path, purge_step: int) -> Iterator[Callable[[Metrics], 
 
 @contextmanager
 def _without_thread_errors() -> Iterator[None]:
-    """A context that hides OSErrors of TensorBoard's writing thread; the next call raises them again."""
+    """A context that hides OSErrors in TensorBoard's writing thread; the next call raises them again."""
     before = threading.excepthook
 
     def hook(lost: threading.ExceptHookArgs) -> None:

@@ -1,6 +1,6 @@
 """Muon for the matrices inside a network, AdamW for everything else.
 
-Muon (Jordan et al., 2024) replaces the momentum of a matrix by the nearest semi-orthogonal matrix. PyTorch's Muon takes
+Muon (Jordan et al., 2024) replaces a matrix's momentum with the nearest semi-orthogonal matrix. PyTorch's Muon takes
 one matrix at a time; this one orthogonalises all matrices of a shape in one batch, divided among the processes.
 """
 
@@ -59,7 +59,7 @@ class Muon(torch.optim.Optimizer):
         grads = [p.grad for p in params if p.grad is not None]
         buffers = [self.state[p]["momentum"] for p in params]
         torch._foreach_lerp_(buffers, grads, 1 - momentum)
-        torch._foreach_lerp_(grads, buffers, momentum)  # Nesterov's
+        torch._foreach_lerp_(grads, buffers, momentum)  # Nesterov momentum
         nesterov = torch.stack([whole(matrix) for matrix in grads])
         rows, columns = nesterov.shape[-2:]
         updates = orthogonalise_together(nesterov.view(-1, rows, columns), self._team).view_as(nesterov)
@@ -80,7 +80,7 @@ def orthogonalise_together(matrices: Float[Tensor, "N R C"], team: Team) -> Floa
 
 
 def orthogonalise(matrices: Float[Tensor, "N R C"]) -> Float[Tensor, "N R C"]:
-    """U V^T of each matrix U S V^T, approximately: singular values end near 1 (Newton-Schulz; bfloat16 on CUDA)."""
+    """U V^T of each matrix U S V^T, approximately: singular values end up near 1 (Newton-Schulz; bfloat16 on CUDA)."""
     x = matrices.bfloat16() if matrices.is_cuda else matrices
     tall = x.shape[-2] > x.shape[-1]
     x = x.mT if tall else x

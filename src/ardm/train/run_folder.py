@@ -36,7 +36,7 @@ RUN_FILES = LOSABLE_FILES | {CONFIG_FILE, DATA_FILE, DAMAGED_STATE_FILE, METRICS
 CHANGEABLE_FIELDS = {"steps", "eval_every", "checkpoint_every", "log_every", "num_shards"}
 """Fields of the configuration that a resumed run may change; with other shards it uses different random draws."""
 FIELD_WORDS = {"name": "method", "num_steps": "number of diffusion steps", "num_variables": "item length"}
-"""Clearer words for some fields."""
+"""Clearer words for some fields in errors."""
 
 
 def has_run(folder: Path) -> bool:
@@ -51,7 +51,7 @@ def has_foreign_files(folder: Path) -> bool:
 
 
 def read_config(folder: Path) -> RunConfig | None:
-    """The configuration of the run in a folder; None if there is no run."""
+    """The configuration of the run in a folder; None if it has no configuration file."""
     path = folder / CONFIG_FILE
     if not path.exists():
         return None
@@ -104,26 +104,26 @@ def non_finite_error(problem: str, folder: Path) -> ArdmError:
 
 
 def restore_state(trainer: Trainer, folder: Path) -> str | None:
-    """Continue from the last state in a folder or, if it is damaged, the previous one; returns a line about damage."""
+    """Continue from the last state in a folder or, if it is damaged, the previous one; returns a note on any damage."""
     team, damage = trainer.runtime.team, None
     if team.is_first:
         tensors, description, damage = _read_newest(folder)
     team.barrier()  # the first process may move a good state into place
     if not team.is_first:
         tensors, description = read_tensors(folder / STATE_FILE, KIND)
-    saved = RunConfig.from_dict(description["config"])  # adds fields newer than the run
+    saved = RunConfig.from_dict(description["config"])  # fills in fields newer than the run
     if changed := changed_fields(saved.to_dict(), trainer.config.to_dict()):
         words = ", ".join(
             FIELD_WORDS.get(name, name.replace("num_", "number of ").replace("_", " ")) for name in changed
         )
         raise UsageError(
-            f"the run in {folder} was started with another {words}; resume it with the same flags "
+            f"the run in {folder} was started with a different {words}; resume it with the same flags "
             "(only steps, intervals and shards may change)"
         )
     if description["data_fingerprint"] != trainer.corpus.fingerprint:
         raise CheckpointError(f"the run in {folder} was trained on other data; give it the same data")
     if description["step"] > trainer.config.train.steps:
-        raise UsageError(f"the run in {folder} is at step {description['step']} already; give more --steps")
+        raise UsageError(f"the run in {folder} is already at step {description['step']}; give more --steps")
     trainer.step, trainer.seconds = description["step"], description["seconds"]
     trainer.finished = description["finished"] and trainer.step == trainer.config.train.steps
     trainer.load_state_tensors(tensors)
@@ -139,14 +139,14 @@ def changed_fields(old: Any, new: Any, name: str = "") -> list[str]:
 
 
 def _read_newest(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], str | None]:
-    """The tensors and description of the last good state in a folder, and a line about damage.
+    """The tensors and description of the last good state in a folder, and a note on damage, if any.
 
     A good state replaces a damaged one.
     """
     newest, previous = folder / STATE_FILE, folder / PREVIOUS_STATE_FILE
     if not newest.exists() and not previous.exists():
         raise CheckpointError(
-            f"{folder} holds a model but no training state to go on from; --init {folder} starts from its weights, "
+            f"{folder} holds a model but no training state to resume from; --init {folder} starts from its weights, "
             "with another --out"
         )
     try:
@@ -159,10 +159,10 @@ def _read_newest(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], str |
         tensors, description = read_tensors(previous, KIND)
     except CheckpointError as error:
         raise CheckpointError(
-            f"no training state is left to go on from: {damage}, and {error}; --init {folder} starts from the last "
+            f"no training state is left to resume from: {damage}, and {error}; --init {folder} starts from the last "
             "model, with another --out"
         ) from None
     if newest.exists():
         newest.replace(folder / DAMAGED_STATE_FILE)
     previous.replace(newest)  # otherwise the next save would lose the good one
-    return tensors, description, f"{damage}; the previous state is used, of step {description['step']}"
+    return tensors, description, f"{damage}; the previous state, of step {description['step']}, is used"

@@ -83,7 +83,7 @@ class Trainer:
         runtime, objective, num_shards = self.runtime, Objective(self.model), self.config.train.num_shards
         if num_shards % runtime.team.size:
             raise UsageError(
-                f"{runtime.team.size} processes cannot share a batch evenly whose --shards are {num_shards}: give "
+                f"{runtime.team.size} processes cannot share a batch evenly with --shards {num_shards}: give "
                 f"--shards {runtime.team.size}, or a multiple of it"
             )
         if runtime.compile:
@@ -108,11 +108,11 @@ class Trainer:
             raise UsageError("an exact model cannot be trained; start from the run that it was exported from")
         if (own.network, own.depth) != (other.network, other.depth):
             raise UsageError(
-                "the model to start from has another network or base: leave out --width, --base and their like"
+                "the model to start from has a different network or base: leave out --width, --base and the like"
             )
         before = (trained.model.depth.num_classes, trained.alphabet, trained.model.shape[2:], trained.sample_rate)
         if before != (self.corpus.num_classes, self.corpus.alphabet, self.model.shape[2:], self.corpus.sample_rate):
-            raise UsageError("the model to start from has other classes, channels or samples per second than this data")
+            raise UsageError("the model to start from and this data differ in classes, channels or samples per second")
         self.config = replace(own, initial_data=(*other.initial_data, trained.data_fingerprint))
         with torch.no_grad():
             for model in (self.model, self.averaged):
@@ -120,7 +120,7 @@ class Trainer:
                     parameter.copy_(shard_like(value.to(parameter.device), parameter))
 
     def train_step(self) -> dict[str, Tensor]:
-        """Metrics, still on the device, of one optimisation step."""
+        """Take one optimisation step; returns its metrics, still on the device."""
         config, team = self.config.train, self.runtime.team
         shards = team.share_of(config.num_shards)
         parts = [self._add_gradients(shard, is_last=shard == shards[-1]) for shard in shards]
@@ -134,7 +134,7 @@ class Trainer:
         return {"bits": bits, "cross_entropy": cross_entropy, "gradient_norm": norm}
 
     def _add_gradients(self, shard: int, *, is_last: bool) -> Losses:
-        """Losses of a shard of the batch; their gradients are accumulated, and after the last shard synchronised."""
+        """Losses of a shard of the batch; gradients are accumulated and, after the last shard, synchronised."""
         config, team = self.config.train, self.runtime.team
         self._generator.manual_seed(step_seed(self.config.seed, self.step, shard))
         if isinstance(self.sampler, StreamSampler):
@@ -158,7 +158,7 @@ class Trainer:
         return nullcontext()
 
     def _ranks(self) -> Int[Tensor, "B D"]:
-        """Inverses of the orders that the final steps train for, one per item of a shard."""
+        """The ranks of the orders that the final steps train for, one order per item of a shard."""
         config, num_variables = self.config.train, self.model.num_variables
         num_ordered = round(config.order_share * config.shard_size)
         if self._named_rank is None:
@@ -263,7 +263,7 @@ class Trainer:
 
 
 def make_optimizers(config: RunConfig, model: nn.Module, team: Team) -> list[torch.optim.Optimizer]:
-    """Muon for hidden matrices, if the configuration has a rate for it, and fused AdamW for the rest."""
+    """Muon for hidden matrices, if the configuration has a rate for it, and fused AdamW for everything else."""
     train = config.train
     hidden = {n: p for n, p in model.named_parameters() if train.muon_rate is not None and is_hidden_matrix(n, p)}
     others = [p for n, p in model.named_parameters() if n not in hidden]

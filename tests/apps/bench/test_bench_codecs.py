@@ -69,7 +69,7 @@ def test_a_row_by_hand():
     ("rival", "failure"),
     [
         (Fake(restored=(b"one", b"tw0", b"three")), "failed: 1 of 3 items are not restored"),
-        (Fake(restored=(b"one", b"two")), "failed: ValueError: 3 items gave 3 files and 2 items again"),
+        (Fake(restored=(b"one", b"two")), "failed: ValueError: 3 items gave 3 files and 2 restored items"),
         (Broken(), "failed: KeyError: 'a\\nkey'"),
         (Fake(installed=False), "not installed: nowhere"),
     ],

@@ -105,4 +105,4 @@ def test_the_table_of_exact_calls(tmp_path, capsys):
     trained = tiny_exact("colour")
     save_model(tmp_path / "f", replace(trained, exact=None, model=build_ardm(trained.config, 256)))
     assert main([*command[:3], str(tmp_path / "f")]) == 2
-    assert "is not an exact model; ardm export makes one of it" in capsys.readouterr().err
+    assert "is not an exact model; ardm export makes one from it" in capsys.readouterr().err

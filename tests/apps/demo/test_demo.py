@@ -46,7 +46,7 @@ SECTIONS = [
     "Compressed and restored",
     "Where the bits go",
     "Gaps filled",
-    "Samples as they come about",
+    "Samples step by step",
     "Sounds",
     "Losses and schedules",
 ]
@@ -308,7 +308,7 @@ def test_the_repository_has_examples_for_all_models():
 def test_files_that_do_not_fit_are_refused(bundled, examples, tmp_path, capsys):
     arguments = ["demo", "-o", str(tmp_path / "out"), "--examples", str(examples)]
     (examples / "e.txt").write_text("a" * 70_000)
-    assert "e.txt has 70,000 values, and the demonstration takes up to 65,536" in fails(capsys, arguments)[1]
+    assert "e.txt has 70,000 values, but the demonstration takes up to 65,536" in fails(capsys, arguments)[1]
     (examples / "e.txt").write_text("")
     assert "e.txt is empty" in fails(capsys, arguments)[1]
     (examples / "e.txt").unlink()
@@ -328,7 +328,7 @@ def test_what_is_not_restored_is_an_error(bundled, examples, tmp_path, capsys, m
     (bundled / "images.model").unlink()
     monkeypatch.setattr(coding, "Restorer", Forgetful)
     assert main(["demo", "-o", str(tmp_path / "out"), "--examples", str(examples)]) == 1
-    assert f"is not what {examples / TEXT} holds" in capsys.readouterr().err
+    assert f"differs from {examples / TEXT}" in capsys.readouterr().err
     assert not (tmp_path / "out" / "report.html").exists()
 
 

@@ -28,7 +28,7 @@ def test_one_variable_per_call_is_the_first_budget(generator):
     ]
     lines = markdown(orders, budgets, "bits").split("\n")
     number = f"{estimate.bits_per_dim:.3f} ± {estimate.half_width:.3f}"
-    assert lines[2] == f"| random | {number} | bound, ± {estimate.draws_half_width:.3f} by its draws |"
+    assert lines[2] == f"| random | {number} | bound, ± {estimate.draws_half_width:.3f} from its draws |"
     assert lines[-2] == f"| 3 | {number} | {number} | 1.500 ± 0.000 |  |"
     assert lines[-1] == "| 2 | 1.750 ± 0.000 | 1.750 ± 0.000 | 1.750 ± 0.000 | 1.750 ± 0.000 |"
     assert math.isfinite(estimate.draws_half_width)

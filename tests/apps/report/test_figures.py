@@ -16,8 +16,8 @@ def test_one_stage_is_labelled_by_steps(tmp_path):
     losses = np.array([[4.0, 3.0, 2.0, 1.0]])
     drawn = texts(losses, 2, tmp_path / "plan.svg")
     for text in (
-        "4 calls: 2.500 bits a variable",
-        "2 calls: 3.000 bits a variable",
+        "4 calls: 2.500 bits per variable",
+        "2 calls: 3.000 bits per variable",
         "lost by sharing calls: 20.00%",
         "step (variables revealed before it)",
         "loss of a step (bits)",

@@ -298,7 +298,7 @@ class TestFill:
 BAD_FILLS = [
     ("text", {"model": "99"}, "there is no model '99' here"),
     ("text", {"model": 1}, "model must be a text, got 1"),
-    ("text", {"text": "no gap"}, "nothing to fill: mark each character"),
+    ("text", {"text": "no gap"}, "nothing to fill: put _ for each character"),
     ("text", {"text": "_" * 17}, "the text has 17 characters; this model takes 1 to 16"),
     ("text", {"text": "the _" * 10}, "the text has 50 characters; this model takes 1 to 16"),
     ("text", {"text": "Z_"}, "character 'Z' at position 0 is not in the model's alphabet"),
@@ -487,7 +487,7 @@ class TestRealServer:
                     assert '"waiting", "ahead": 1' in next(waiting)
                     response = client.post("/api/fill", json=values)
                     assert response.status_code == 503
-                    assert response.json()["error"].startswith("1 jobs wait already")
+                    assert response.json()["error"].startswith("1 jobs are already waiting")
             wait_until_quiet(slow_chain)
 
     def test_a_server_that_ends_stops_its_jobs(self, slow_chain):
@@ -515,8 +515,7 @@ class TestCommand:
         monkeypatch.setattr("ardm.pretrained.FOLDER", tmp_path)  # no bundled models
         assert fails(capsys, ["serve"]) == (
             2,
-            "ardm: give the models to play with: `ardm serve MODEL...`, exact models (`ardm export` makes them) "
-            "or runs\n",
+            "ardm: give the models to serve: `ardm serve MODEL...`, exact models (`ardm export` makes them) or runs\n",
         )
 
     def test_wrong_flags_are_bad_usage(self, capsys, tmp_path):
@@ -526,7 +525,7 @@ class TestCommand:
         with bound_socket("127.0.0.1", 0) as taken:
             port = taken.getsockname()[1]
             status, text = fails(capsys, ["serve", str(tmp_path / "grey.model"), "--port", str(port)])
-        assert (status, f"cannot listen at 127.0.0.1, port {port}" in text) == (2, True)
+        assert (status, f"cannot listen on 127.0.0.1, port {port}" in text) == (2, True)
 
     def test_a_missing_package_is_named(self, capsys, monkeypatch):
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

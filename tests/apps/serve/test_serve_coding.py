@@ -108,7 +108,7 @@ class TestCompression:
             ("one-stage-colour", "a.png", b"", "a.png is not an image that can be read"),
             ("sound", "a.wav", b"no sound", "a.wav is neither a WAV nor a FLAC file"),
             ("text", "a.txt", b"\xff\xfe", "a.txt is not UTF-8 text"),
-            ("text", "a.ardm", b"x", "a.ardm is compressed already; it can be restored here"),
+            ("text", "a.ardm", b"x", "a.ardm is already compressed; it can be restored here"),
         ],
     )
     def test_files_that_cannot_be_compressed(self, client, kind, name, data, message):

@@ -68,7 +68,7 @@ class TestJobs:
             time.sleep(0.001)
         worker.submit(jobs[1])
         worker.submit(jobs[2])
-        with pytest.raises(BusyError, match="2 jobs wait already"):
+        with pytest.raises(BusyError, match="2 jobs are already waiting"):
             worker.submit(jobs[3])
         worker.drop(jobs[1])  # its place is free again
         worker.submit(jobs[3])
@@ -110,7 +110,7 @@ class TestJobs:
         [
             (DataError("one\nline"), "one line"),
             (MemoryError(), "there is not enough memory for this"),
-            (KeyError("/secret/path"), "unexpected KeyError; the terminal of the server shows where"),
+            (KeyError("/secret/path"), "unexpected KeyError; see the server's terminal"),
         ],
     )
     def test_errors_are_one_line_and_do_not_stop_the_thread(self, worker, raised, message, caplog):

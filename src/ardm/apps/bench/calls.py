@@ -1,4 +1,4 @@
-"""The time of a call of a network: of a preset with random weights, or of an exact model and its float32 twin."""
+"""Time per network call: of a preset's network with random weights, or of an exact model and its float32 twin."""
 
 from dataclasses import dataclass
 
@@ -24,11 +24,11 @@ class CallTiming:
     batch_size: int
     call_seconds: float
     gigaflops_an_item: float
-    """10^9 floating-point operations per item, of products and convolutions."""
+    """10^9 floating-point operations per item, in products and convolutions."""
 
 
 def time_call(config: RunConfig, runtime: Runtime, *, batch_size: int = 1, seconds: float = 5.0) -> CallTiming:
-    """Calls of a preset's network on random items, not compiled, for about this many seconds."""
+    """The time per call of a preset's network, not compiled, on random items, measured for about this many seconds."""
     corpus = random_corpus(config)
     model = build_ardm(config, corpus.num_classes).to(runtime.device).eval()
     generator = torch.Generator(runtime.device).manual_seed(0)
@@ -61,7 +61,7 @@ class ExactCallTiming:
 def time_exact_call(
     trained: TrainedModel, exact: ExactPart, *, name: str, batch_size: int = 1, seconds: float = 5.0
 ) -> ExactCallTiming:
-    """Calls of both networks in turn, for about this many seconds."""
+    """The times per call of both networks, which are called in turn for about this many seconds."""
     model, device = trained.model, next(exact.network.buffers()).device
     twin = build_ardm(trained.config, model.depth.num_classes).to(device).eval()
     generator = torch.Generator(device).manual_seed(0)

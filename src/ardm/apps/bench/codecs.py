@@ -1,10 +1,10 @@
 """Bits and times of lossless codecs on the same items: one file per item, every file decoded and compared.
 
-Sizes are those of whole files. Both sides may know training items (a dictionary, a text to prime with) and, if all
-items have the same length, that length; like a model, they are not counted.
+Sizes are those of whole files. Encoder and decoder may both know training items (a dictionary, a text to prime with)
+and, if all items have the same length, that length; like a model, these are not counted.
 
-Each codec first codes and restores one item without timing (on a GPU all items, because each size of a batch is new to
-it), so that loading libraries, compiling kernels and allocating memory do not count.
+Each codec first codes and restores one item untimed (on a GPU all items, because every new batch size needs preparing),
+so that loading libraries, compiling kernels and allocating memory do not count.
 """
 
 import math
@@ -34,14 +34,14 @@ class NetworkFigures:
     """Figures of a codec that calls a network."""
 
     num_calls: int
-    """Calls per item, as they are made."""
+    """Calls per item that are really made."""
     device: str
     batch_size: int
     """Maximum number of rows per call."""
     ideal_bits_per_variable: float
     """-log2 of the network's probability of the items, in the order and with the calls that they are coded with."""
     payload_above_ideal_bits: float
-    """Mean per coded item; what is kept outside the payload, such as escapes, is included."""
+    """Mean per coded item, including what is kept outside the payload, such as escapes."""
     payload_above_ideal_share: float
     """Excess bits as a share of the ideal ones."""
     num_within_allowance: int
@@ -92,9 +92,9 @@ class CodedBits:
     """The bits of N items, each coded alone."""
 
     ideal: Float64[np.ndarray, "N"]
-    """Bits by the network's probabilities."""
+    """Bits according to the network's probabilities."""
     payload: Int[np.ndarray, "N"]
-    """Bits of the files without headers and checks of the file."""
+    """Bits of the files without their headers and checks."""
     is_stored: Bool[np.ndarray, "N"]
     """Whether the payload is the uncoded item, because coding would make it longer."""
 
@@ -146,7 +146,7 @@ def time_codec(rival: Rival, items: Sequence[Item], training: Sequence[Item], me
 
 
 def _filled(row: CodecTiming, rival: Rival, items: Sequence[Item], training: Sequence[Item]) -> CodecTiming:
-    """The row with its figures, or with a failure if items were lost."""
+    """The row with its measured numbers, or with a failure if items were lost."""
     ready, prepare_seconds, _ = _timed(rival, lambda: rival.prepare(training))
     network = ready if isinstance(ready, NetworkCodec) else None
     ready.decode(ready.encode(items if network and network.device != "cpu" else items[:1]))
@@ -204,7 +204,7 @@ def _figures(
 
 def _num_lost(items: Sequence[Item], files: Sequence[bytes], restored: Sequence[Item]) -> int:
     if len(files) != len(items) or len(restored) != len(items):
-        raise ValueError(f"{len(items)} items gave {len(files)} files and {len(restored)} items again")
+        raise ValueError(f"{len(items)} items gave {len(files)} files and {len(restored)} restored items")
     return sum(not is_same(item, again) for item, again in zip(items, restored, strict=True))
 
 

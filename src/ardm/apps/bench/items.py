@@ -37,7 +37,7 @@ def spread_items(corpus: Corpus, split: Split, shape: Shape, num_items: int, see
 
 
 def spread_places(length: int, count: int, seed: int | None = None) -> list[int]:
-    """At most `count` places below a length: the first of each of equal stretches or, with a seed, a random one."""
+    """At most `count` places below a length, one from each equal stretch: its first or, with a seed, a random one."""
     count = min(count, length)
     bounds = np.array([*spread(count, length), length])
     places = bounds[:-1] if seed is None else np.random.default_rng(seed).integers(bounds[:-1], bounds[1:])
@@ -97,7 +97,7 @@ def has_alpha(item: Item) -> bool:
 
 
 def is_same(item: Item, again: Item) -> bool:
-    """Whether an item was restored; grey may come back as RGB and opaque alpha may be missing, as WebP does it."""
+    """Whether an item was restored; grey may come back as RGB and opaque alpha may be missing, as with WebP."""
     match item, again:
         case bytes(), bytes():
             return item == again

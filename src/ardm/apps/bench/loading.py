@@ -1,4 +1,4 @@
-"""Speed of a packed data set's loader, alone and in training, compared with the needs of training steps."""
+"""Speed of a packed data set's loader, alone and in training, compared with what training steps need."""
 
 import os
 import time
@@ -32,7 +32,7 @@ class Streaming:
 
     items_per_second: float
     waiting: float
-    """Fraction of the time that steps waited for their batches."""
+    """Fraction of the time that steps spent waiting for their batches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +43,11 @@ class LoaderTiming:
     data: str
     batch_size: int
     cold: Loading
-    """Speed once the system was asked to forget the shards; it may keep them, as may the disk."""
+    """Speed after asking the system to drop the shards from its cache; it may not, and the disk has a cache, too."""
     warm: Loading
     """Speed for the same batches again."""
     needed_items_per_second: float
-    """Speed of training steps with all items on the device, or the given one."""
+    """Speed of training steps with all items on the device, or the speed given as `needed`."""
     headroom: float
     """Ratio of the warm loader's speed to the needed one."""
     streaming: Streaming | None
@@ -57,7 +57,7 @@ class LoaderTiming:
 def time_loader(
     config: RunConfig, path: Path, runtime: Runtime, *, needed: float | None = None, seconds: float = 10.0
 ) -> LoaderTiming:
-    """The loader alone, cold and warm, and training steps with and without it, each for about this many seconds."""
+    """The speed of the loader alone, cold and warm, and of training with and without it; about `seconds` for each."""
     forget(path)
     sampler = load_corpus(config.data, path).sampler(config.data.shape, runtime.device)
     assert isinstance(sampler, StreamSampler)
@@ -82,7 +82,7 @@ def time_loader(
 def time_batches(
     sampler: StreamSampler, num_items: int, *, seconds: float | None = None, num_batches: int | None = None
 ) -> tuple[Loading, int]:
-    """The speed of drawing batches for some seconds, or a number of batches, and that number."""
+    """The speed of drawing batches, for some seconds or up to a number of batches, and the number drawn."""
     generator, count, started = torch.Generator(sampler.device), 0, time.perf_counter()
 
     def is_done() -> bool:
@@ -98,7 +98,7 @@ def time_batches(
 
 
 def time_streaming(config: RunConfig, path: Path, runtime: Runtime, seconds: float) -> Streaming:
-    """Training steps on the packed data."""
+    """The speed of training steps on the packed data."""
     trainer = Trainer(config, load_corpus(config.data, path), runtime)
     warm_up(trainer.train_step)
     sampler = trainer.sampler
@@ -117,7 +117,7 @@ def time_resident(config: RunConfig, runtime: Runtime, seconds: float) -> float:
 
 
 def forget(path: Path) -> None:
-    """Ask the system to drop its cache of a packed data set, if it can be asked."""
+    """Ask the system to drop a packed data set from its cache, where it can be asked."""
     for shard in open_pack(path).about.shards if hasattr(os, "posix_fadvise") else ():
         with (path / shard.file).open("rb") as file:
             os.fsync(file.fileno())

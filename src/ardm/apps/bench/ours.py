@@ -60,7 +60,7 @@ class OurCodec(NetworkCodec):
         return [_item(restored) for restored in self.codec.decode(self._entries(files), self.batching)]
 
     def coded_bits(self, items: Sequence[Item], files: Sequence[bytes]) -> CodedBits:
-        """The sizes of the files' bodies, and the bits by the exact network."""
+        """The sizes of the files' bodies, and the bits according to the exact network."""
         packed = [entry.packed for entry in self._entries(files)]
         return CodedBits(
             ideal=self._ideal_bits(items),
@@ -95,7 +95,7 @@ def _item(restored: Restored) -> Item:
 def our_codecs(trained: TrainedModel, budgets: Sequence[int] = (), *, batch_size: int | None = None) -> list[OurCodec]:
     """An exact model's codec with its best schedule within each budget of calls, without repetition.
 
-    Without budgets, the model's default schedule; without a batch size, as many rows as `ardm compress` takes.
+    Without budgets it uses the model's default schedule; without a batch size, as many rows as `ardm compress` does.
     """
     ContentCodec(trained)  # or an error that says what is missing
     assert trained.exact is not None
@@ -127,7 +127,7 @@ def _our_codec(trained: TrainedModel, number: int, batch_size: int | None) -> Ou
 def read_files(arguments: Sequence[str], codec: ContentCodec, num_files: int, seed: int | None = None) -> list[Content]:
     """The contents of at most this number of files, spread over those of the arguments that are not empty.
 
-    A DataError or a TooLargeError for a file that the model cannot code.
+    Raises a DataError or a TooLargeError for a file that the model cannot code.
     """
     sources = find_sources(arguments, codec.layout.suffixes)
     paths = [source.path for source in sources if source.path.stat().st_size]

@@ -1,8 +1,8 @@
-"""A plain PyTorch training loop of a preset's size, as one writes it on a page, to compare with ardm's training step.
+"""A plain PyTorch training loop of a preset's size, short enough for a page, to compare with ardm's training step.
 
 It trains an order-agnostic model (Alg. 2) with AdamW, in bfloat16 by autocast on CUDA: a random step and order for each
 item, and the cross-entropies of hidden variables in float32. The network for text is PyTorch's `TransformerEncoder` of
-the preset's size; for images, where PyTorch has none, it is the preset's own. Nothing else of ardm's step is in it: no
+the preset's size; for images, where PyTorch has none, it is the preset's own. It has nothing else of ardm's step: no
 second optimiser, no averaged weights, no profile of losses.
 """
 
@@ -101,7 +101,7 @@ class PlainComparison(TrainTiming):
 
 
 def compare_with_plain(config: RunConfig, runtime: Runtime, *, seconds: float, compiled: bool) -> PlainComparison:
-    """Our steps, then those of the plain loop, each for about this many seconds."""
+    """The timings of our steps and then of the plain loop's, taken for about this many seconds each."""
     ours = time_training(config, runtime, seconds=seconds)
     rates = MatrixRates(burst=ours.burst_teraflops, lasting=ours.matrix_teraflops)
     plain = time_plain(config, runtime, rates=rates, seconds=seconds, compiled=compiled)
@@ -111,7 +111,7 @@ def compare_with_plain(config: RunConfig, runtime: Runtime, *, seconds: float, c
 def time_plain(
     config: RunConfig, runtime: Runtime, *, rates: MatrixRates, seconds: float = 10.0, compiled: bool = False
 ) -> TrainTiming:
-    """Steps of the plain loop for about this many seconds."""
+    """The timing of the plain loop's steps, taken for about this many seconds."""
     corpus = random_corpus(config)
     hidden_value = build_parametrization(config.depth, corpus.num_classes).depth.absorbing_value
     network = plain_network(config, corpus.num_classes).to(runtime.device)

@@ -145,7 +145,7 @@ def _time_single(num_stages: int, num_steps: int, num_calls: int, repeats: int, 
 
 
 def _time_references(losses: np.ndarray) -> Iterator[PlanTiming]:
-    """A single run of each recurrence, because they are slow; compiled before."""
+    """The timing of a single run of each recurrence, because they are slow; they are compiled before."""
     runs: dict[str, Callable[[], tuple[np.ndarray, np.ndarray]]]
     runs = {"paper's recurrence, NumPy": lambda: paper_recurrence(losses)}
     if importlib.util.find_spec("jax") is not None:

@@ -1,4 +1,4 @@
-"""Time and memory of sampling in batches, as `ardm sample` does it."""
+"""Time and memory of sampling in batches, as `ardm sample` does."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -81,7 +81,7 @@ def time_sampling(
     batch_size: int = BATCH_SIZE,
     seconds: float = 10.0,
 ) -> SampleTiming:
-    """Passes over all items for about this many seconds, at least one."""
+    """The timing of at least one pass over all items, repeated for about this many seconds."""
     sizes, num_calls = batch_sizes(num_items, batch_size), schedule.num_calls
     how: Any = {"num_items": num_items, "batch_size": batch_size, "compiles": runtime.compile}
     with runtime.autocast(), for_many_calls(source.model, num_calls=num_calls, **how) as called:
@@ -110,7 +110,7 @@ def time_sampling(
 
 
 def warm_up(model: "WatchedModel", schedule: Schedule, sizes: set[int]) -> None:
-    """Begin to draw a batch of each size; on CUDA draw several to the end."""
+    """Make the first few calls for a batch of each size; on CUDA draw several whole batches."""
     on_cuda = model.device.type == "cuda"
     num_calls = schedule.num_calls if on_cuda else min(WARMUP_CALLS, schedule.num_calls)
     for size in sizes:
@@ -118,7 +118,7 @@ def warm_up(model: "WatchedModel", schedule: Schedule, sizes: set[int]) -> None:
 
 
 def draw_batches(model: "WatchedModel", schedule: Schedule, sizes: Sequence[int], num_calls: int | None = None) -> None:
-    """Draw batches in random orders, or begin to, and bring them to the host."""
+    """Draw batches in random orders, or make their first `num_calls` calls, and copy them to the host."""
     for batch, size in enumerate(sizes):
         states = chain(model, schedule, size, batch_generator(0, batch, model.device))
         keep_states(states, [num_calls or schedule.num_calls])

@@ -12,7 +12,7 @@ Span = tuple[float, float]
 
 
 class Stopwatch:
-    """Measures the time that threads spend in a context, or a GPU with the work that they start there (CUDA events)."""
+    """Measures the time that threads spend in a context or, on CUDA, that the GPU spends on work started there."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -25,7 +25,7 @@ class Stopwatch:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """A context that is timed."""
+        """A context whose time is measured."""
         if self._device.type == "cuda":
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             begin.record()
@@ -65,7 +65,7 @@ def synchronize(device: torch.device) -> None:
 def seconds_per_step(
     step: Callable[[], object], device: torch.device, seconds: float, *, steps_at_once: int = 5
 ) -> float:
-    """The mean time of steps, taken for about this many seconds, several between looks at the clock."""
+    """The mean time of steps, taken for about this many seconds; the clock is read after every few of them."""
     synchronize(device)
     started, steps = time.perf_counter(), 0
     while steps == 0 or time.perf_counter() - started < seconds:
@@ -79,7 +79,7 @@ def seconds_per_step(
 def median_seconds(
     runs: Sequence[Callable[[], object]], device: torch.device, *, min_rounds: int, seconds: float = 0.0
 ) -> list[float]:
-    """The median time of each function; they take turns for about this many seconds, to be disturbed alike."""
+    """The median time of each function; they take turns for about `seconds`, so that disturbances affect all alike."""
     times: list[list[float]] = []
     started = time.perf_counter()
     while len(times) < min_rounds or time.perf_counter() - started < seconds:

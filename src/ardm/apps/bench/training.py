@@ -26,7 +26,7 @@ WARMUP_STEPS = 3
 COUNTED_ITEMS = 2
 """Items whose operations are counted."""
 MIN_SECONDS = {"cuda": 1.0, "cpu": 0.0}
-"""Least seconds of matrix products: a GPU slows down within the first second."""
+"""Minimum time of matrix products in seconds: a GPU slows down within the first second."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class TrainTiming:
     share: float
     """Speed as a fraction of `matrix_teraflops`."""
     matrix_teraflops: float
-    """The device's rate in large matrix products in the precision of training, for seconds."""
+    """The device's rate in large matrix products in the precision of training, sustained for seconds."""
     burst_share: float
     burst_teraflops: float
     """The rate in the first few products, before a GPU slows down to its power limit."""
@@ -58,11 +58,11 @@ class MatrixRates:
     burst: float
     """Rate of the first few products."""
     lasting: float
-    """Rate of products over seconds."""
+    """Rate sustained for seconds."""
 
 
 def time_training(config: RunConfig, runtime: Runtime, *, seconds: float = 10.0) -> TrainTiming:
-    """Whole training steps (batch, loss, gradients, optimisers, averages) as in runs, for about this many seconds."""
+    """The timing of whole training steps as in runs (batch, loss, gradients, optimisers, averages), for `seconds`."""
     trainer = Trainer(config, random_corpus(config), runtime)
     with runtime.deterministic():
         return timed_steps(
@@ -88,7 +88,7 @@ def timed_steps(
     rates: MatrixRates,
     seconds: float,
 ) -> TrainTiming:
-    """Steps for about this many seconds; operations are counted after them, so that the peak memory is theirs."""
+    """The timing of steps, for about `seconds`; operations are counted later, so as not to raise the peak memory."""
     warm_up(step)
     reset_peak(runtime)
     step_seconds = seconds_per_step(step, runtime.device, seconds)
@@ -128,8 +128,8 @@ def flops_per_item(config: RunConfig, runtime: Runtime) -> float:
 def training_flops(loss: Callable[[Tensor], object], x: Int[Tensor, "B D"], runtime: Runtime) -> float:
     """Floating-point operations per item of products and convolutions: three times those of the forward pass.
 
-    The backward pass has two products for each of the forward pass. (PyTorch's own count of it takes depthwise
-    convolutions for dense ones.)
+    The backward pass has two products for each product of the forward pass. (PyTorch's own count of the backward pass
+    treats depthwise convolutions as dense ones.)
     """
     with FlopCounterMode(display=False) as counter, runtime.autocast(), torch.no_grad():
         loss(x)

@@ -1,4 +1,4 @@
-"""Files compressed, restored and compared, and their sizes by other codecs."""
+"""Files compressed, restored and compared, and their sizes with other codecs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ def compress_examples(model: DemoModel, folder: Path) -> list[Done]:
 
 
 def restore_examples(model: DemoModel, compressed: Sequence[Done], folder: Path) -> list[Done]:
-    """Restore compressed files to a folder; an ArdmError if a content differs."""
+    """Restore compressed files to a folder; an ArdmError if one differs from its original."""
     codec, paths = model.exact_codec, [Path(done.output) for done in compressed]
     restorer = Restorer(
         models=CodecSet([codec]), batching=Batching(), destination=Destination(folder=folder, force=True)
@@ -83,7 +83,7 @@ def restore_examples(model: DemoModel, compressed: Sequence[Done], folder: Path)
     restored = _all_done(restorer.restore([Source(path=path, name=path.name) for path in paths]))
     for example, done in zip(model.examples, restored, strict=True):
         if codec.layout.read(Path(done.output)) != example.content:
-            raise ArdmError(f"{done.output} is not what {example.path} holds; please report this")
+            raise ArdmError(f"{done.output} differs from {example.path}; please report this")
     return restored
 
 

@@ -1,4 +1,4 @@
-"""Items with gaps that a model fills."""
+"""Images and texts with gaps that a model fills."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ GAP_ORDER = "halton"
 GAP_CALLS = 50
 """Maximum number of network calls for the gaps of an item."""
 GAP_TEMPERATURE = 0.8
-"""A little below 1, the model itself, because among few samples none should be odd."""
+"""A little below 1, which is the model itself, so that none of the few samples is odd."""
 WORDS_PER_GAP = 4
 """One in this many words of a text is removed."""
 
@@ -54,7 +54,7 @@ def fill_examples(model: DemoModel, num_items: int, num_samples: int, seed: int)
 
 
 def _gapped_images(model: DemoModel) -> Iterator[Gapped]:
-    """Examples with the model's channels, without the middle."""
+    """Examples with the model's number of channels, each with its middle removed."""
     for example in model.examples:
         pixels = pixels_of(example.content)
         if pixels.shape[2] == model.ardm.shape[2]:
@@ -65,7 +65,7 @@ def _gapped_images(model: DemoModel) -> Iterator[Gapped]:
 
 
 def _gapped_texts(model: DemoModel) -> Iterator[Gapped]:
-    """The beginnings of examples, as long as the model's items, without some words."""
+    """The beginnings of examples, as long as the model's items, with some words removed."""
     alphabet, length = TextMedium(model.trained).alphabet, model.ardm.num_variables
     for example in model.examples:
         if text := passage(example.content.raw.decode(errors="replace"), alphabet, length):

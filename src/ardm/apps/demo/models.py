@@ -1,4 +1,4 @@
-"""The bundled models of the demo, each with the files that it is shown with."""
+"""The bundled models of the demo, each with the files that demonstrate it."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ MAX_CALLS = {"images": 100, "text": 250, "sound": 100}
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """A file to show a model with."""
+    """A file that demonstrates a model."""
 
     path: Path
     content: Content
@@ -36,7 +36,7 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DemoModel(PageModel):
-    """A bundled model and the files to show it with; the key is its name."""
+    """A bundled model and the files that demonstrate it; the key is its name."""
 
     num_bytes: int
     """Bytes of the model's file."""
@@ -62,14 +62,14 @@ class DemoModel(PageModel):
 
 
 def find_examples(folder: Path | None) -> Path:
-    """The folder of files to show: the given one, or that of the repository which this package lies in."""
+    """The folder of example files: the given one, or `examples` in the repository that contains this package."""
     found = folder or Path(__file__).parents[4] / "examples"
     if found.is_dir():
         return found
     if folder is not None:
         raise UsageError(f"{folder} is not a folder; give one of small images, texts (.txt) and 16-bit sounds")
     raise UsageError(
-        "this installation has no files to show: give a folder of small images, texts (.txt) and 16-bit sounds "
+        "this installation has no example files: give a folder of small images, texts (.txt) and 16-bit sounds "
         "with --examples FOLDER; the repository has one, examples/"
     )
 
@@ -79,8 +79,8 @@ def load_demo_models(
 ) -> tuple[list[DemoModel], list[str]]:
     """The bundled models with the files of a folder that have their suffixes, and a line about each that lacks some.
 
-    `suffixes` has the names of the models. A CheckpointError if none of them is bundled, a DataError if the folder has
-    no file for those that are, or an unsuitable one.
+    The keys of `suffixes` are the names of the models. Raises a CheckpointError if none of them is bundled, and a
+    DataError if the folder has no file for those that are, or an unsuitable one.
     """
     bundled = {name: path for name, path in bundled_models().items() if name in suffixes}
     if not bundled:
@@ -115,7 +115,7 @@ def _load(name: str, path: Path, files: Sequence[Path], device: str | None) -> D
         trained=loaded.trained,
         runtime=loaded.runtime,
     )
-    model.time_calls()  # compiles, which no file's time shall include
+    model.time_calls()  # compiles, so that no file's time includes it
     return model
 
 
@@ -123,11 +123,11 @@ def _content(codec: ContentCodec, path: Path) -> Content:
     content = codec.layout.read(path)
     if content.num_variables > MAX_VARIABLES:
         raise DataError(
-            f"{path} has {content.num_variables:,} values, and the demonstration takes up to {MAX_VARIABLES:,}; "
+            f"{path} has {content.num_variables:,} values, but the demonstration takes up to {MAX_VARIABLES:,}; "
             "`ardm compress` takes files of any size"
         )
     if not content.num_variables:
         raise DataError(f"{path} is empty; leave it out")
     if isinstance(content.fields, SoundFields) and content.fields.num_channels > 1:
-        raise DataError(f"{path} is stereo, and the demonstration takes mono sounds; `ardm compress` takes both")
+        raise DataError(f"{path} is stereo, but the demonstration takes mono sounds; `ardm compress` takes both")
     return content

@@ -1,4 +1,4 @@
-"""The demo's report: an HTML page that holds its pictures and sounds itself."""
+"""The demo's report: a single HTML page with its pictures and sounds embedded."""
 
 import platform
 import time
@@ -25,7 +25,7 @@ from ardm.planner import Plan
 from ardm.version import __version__
 
 SHARE_IN_RANGE = 0.995
-"""Fraction of the pixels of heat maps within the range of colours; the rest has the brightest colour."""
+"""Fraction of a heat map's pixels within the range of colours; the others have the brightest colour."""
 MAX_CHARACTERS = 1500
 """Characters of a text whose bits are shown."""
 SHADES = 9
@@ -62,12 +62,12 @@ def footer(results: DemoResults) -> str:
     return (
         f"ardm {__version__}, torch {torch.__version__}, Python {platform.python_version()}, {devices}, "
         f"{threads}, {platform.machine()}; seed {results.seed}; {results.seconds:.0f} "
-        f"seconds in all, {time.strftime('%Y-%m-%d %H:%M')}. Play with the models yourself: ardm serve."
+        f"seconds in all, {time.strftime('%Y-%m-%d %H:%M')}. Try the models yourself: ardm serve."
     )
 
 
 def heat_maps(part: ModelResults) -> tuple[list[tuple[str, Picture, Picture, float]], float]:
-    """The name, the picture, the bits as colours and the bits per pixel of each image, and the brightest's bits."""
+    """The name, picture, bits as colours and bits per pixel of each image, and the bits of the brightest colour."""
     bits = [pixel_bits(places) for _, places in part.bits]
     top = max(float(np.quantile(np.concatenate([*map(np.ravel, bits)]), SHARE_IN_RANGE)), 0.1)
     maps = [
@@ -100,21 +100,21 @@ def shades(bits: Float[np.ndarray, "N"]) -> list[str]:
 
 
 def filled_pictures(filled: Filled) -> list[tuple[str, Picture]]:
-    """The original, the image with a gap and the fillings, with their labels."""
+    """The original, the image with a gap and the filled images, with their labels."""
     masked, shape = np.where(filled.gaps.known, filled.original, HIDDEN_GREY), filled.gaps.shape
     states = {"original": filled.original, "with a gap": masked} | _numbered(filled)
     return [(label, picture(state, shape)) for label, state in states.items()]
 
 
 def filled_texts(part: ModelResults, filled: Filled) -> list[tuple[str, str, list[str]]]:
-    """The original and the fillings, each with its label and the CSS classes of its characters."""
+    """The original and the filled texts, each with its label and the CSS classes of its characters."""
     states, known = {"original": filled.original} | _numbered(filled), filled.gaps.known[: filled.gaps.length]
     classes = ["" if is_known else "mark" for is_known in known]
     return [(label, shown(part, state[: len(known)]), classes) for label, state in states.items()]
 
 
 def _numbered(filled: Filled) -> dict[str, np.ndarray]:
-    return {f"filling {number}": state for number, state in enumerate(filled.drawn.samples, start=1)}
+    return {f"filled {number}": state for number, state in enumerate(filled.drawn.samples, start=1)}
 
 
 def picture(state: Int[np.ndarray, "D"], shape: tuple[int, ...]) -> Picture:

@@ -25,11 +25,11 @@ SAMPLES = {"images": 5, "text": 3, "sound": 2}
 STATES = {"images": 8, "text": 5, "sound": 1}
 """States shown of each sample, by medium."""
 MEASURED = {"images": 2, "text": 1, "sound": 0}
-"""Files whose bits are shown by place, which takes as long as compressing them."""
+"""Files whose bits are shown at each place, by medium; measuring them takes as long as compressing."""
 NUM_FILLED = {"images": 2, "text": 1}
 """Files with gaps to fill, by medium."""
 NUM_FILLINGS = 3
-"""Fillings of the same gaps."""
+"""How often the same gaps are filled."""
 
 Say = Callable[[str], None]
 

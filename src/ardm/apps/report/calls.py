@@ -1,4 +1,4 @@
-"""Bits against orders and against calls, for one model and the same items throughout."""
+"""Bits by order and by number of calls, for one model and the same items throughout."""
 
 import math
 from collections.abc import Sequence
@@ -76,9 +76,9 @@ class CallsReport:
 def markdown(orders: Sequence[Row], budgets: Sequence[Row], unit: str) -> str:
     """Two Markdown tables: bits by order, and bits by budget with a column for each (order, schedule).
 
-    One variable a call is a budget too, the same for all schedules of an order.
+    One variable per call is a budget, too: the same for all schedules of an order.
     """
-    lines = [f"| order, one variable a call | {unit} | estimator |", "|---|---|---|"]
+    lines = [f"| order, one variable per call | {unit} | estimator |", "|---|---|---|"]
     lines += [f"| {r.order} | {_number(r)} | {_estimator(r.estimate)} |" for r in orders]
     if budgets:
         columns = list(dict.fromkeys((r.order, r.schedule) for r in budgets))
@@ -97,7 +97,7 @@ def _estimator(estimate: Estimate) -> str:
     if not isinstance(estimate, Bound):
         return "exact" if estimate.is_exact else "bound"
     draws = estimate.draws_half_width
-    return "bound" if math.isinf(draws) else f"bound, ± {draws:.3f} by its draws"
+    return "bound" if math.isinf(draws) else f"bound, ± {draws:.3f} from its draws"
 
 
 def _number(row: Row) -> str:

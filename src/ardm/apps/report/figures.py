@@ -1,4 +1,4 @@
-"""Plots of schedules, losses and transition matrices, by matplotlib (the `plots` extra)."""
+"""Plots of schedules, losses and transition matrices, with matplotlib (the `plots` extra)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 IMAGE_SUFFIXES = (".png", ".svg", ".pdf")
 BLUE, ORANGE = "#8da0cb", "#fc8d62"
 MAX_STAIRS = 2000
-"""Stairs of a curve: several per pixel of its width. Drawing time grows faster than their number."""
+"""Maximum number of stairs of a curve: several per pixel. Drawing time grows faster than their number."""
 SMOOTH_STAIRS = 400
-"""Stairs of a measured profile: few, so that each averages over many observations."""
+"""Maximum number of stairs of a measured profile: few, so that each averages over many observations."""
 
 
 def draw_plan(losses: Float[np.ndarray, "S D"], plan: Plan, path: Path) -> None:
-    """Draw the paper's Figure 3: the loss of each step, alone and with the steps of a call at one height."""
+    """Draw the paper's Figure 3: the loss of each step, with one call per step and with calls that steps share."""
     check_image_path(path)
     figure = new_figure(8.0, 3.5)
     num_stages, num_steps = losses.shape
     edges = stair_edges(num_stages, num_steps)
     left, right = figure.subplots(1, 2, sharey=True)
-    left.set_title(f"{losses.size:,} calls: {plan.full_bits / num_steps:.3f} bits a variable")
+    left.set_title(f"{losses.size:,} calls: {plan.full_bits / num_steps:.3f} bits per variable")
     left.set_ylabel("loss of a step (bits)")
-    right.set_title(f"{plan.schedule.num_calls:,} calls: {plan.bits / num_steps:.3f} bits a variable")
+    right.set_title(f"{plan.schedule.num_calls:,} calls: {plan.bits / num_steps:.3f} bits per variable")
     lost = right.stairs(stair_heights(grouped_losses(losses, plan), edges), edges, fill=True, color=ORANGE)
     for axes in (left, right):
         bits = axes.stairs(stair_heights(losses, edges), edges, fill=True, color=BLUE)
         axes.set_xlim(0, edges[-1])
         _label_steps(axes, num_stages, num_steps)
     if plan.full_bits > 0:
-        left.set_ylim(0, 1.05 * losses.max())  # stairs are means of steps, which may hide the highest
+        left.set_ylim(0, 1.05 * losses.max())  # stairs are means, which may hide the highest step
     figure.legend(
         [bits, lost],
         ["with a call for each step (areas are bits)", f"lost by sharing calls: {plan.lost_share:.2%}"],
@@ -60,7 +60,7 @@ def draw_losses(losses: Float[np.ndarray, "S D"], path: Path) -> None:
     edges = stair_edges(num_stages, num_steps, max_stairs=SMOOTH_STAIRS)
     heights = loss_heights(losses)
     axes = figure.subplots()
-    axes.set_title(f"{heights.mean():.3f} bits a variable")
+    axes.set_title(f"{heights.mean():.3f} bits per variable")
     axes.set_ylabel("loss of a step (bits)" if num_stages == 1 else f"loss of a step (bits) x {num_stages}")
     axes.stairs(stair_heights(heights, edges), edges, fill=True, color=BLUE)
     axes.set_xlim(0, edges[-1])
@@ -133,12 +133,12 @@ def _label_steps(axes: "Axes", num_stages: int, num_steps: int) -> None:
 def check_image_path(path: Path) -> None:
     """Raise a UsageError if no plot can be written to this path."""
     if path.suffix not in IMAGE_SUFFIXES:
-        raise UsageError(f"a plot ends in {', '.join(IMAGE_SUFFIXES)}, got {path.name}")
+        raise UsageError(f"a plot's name must end in {', '.join(IMAGE_SUFFIXES)}; got {path.name}")
     check_writable(path)
 
 
 def stair_edges(num_stages: int, num_steps: int, max_stairs: int = MAX_STAIRS) -> Int[np.ndarray, "N"]:
-    """The steps at which stairs begin, and the end of the last: all steps, or evenly spread ones if they are many."""
+    """The steps at which stairs begin, and the end of the last one: all steps, or evenly spread ones if too many."""
     num_stairs = min(num_steps, max(1, max_stairs // num_stages))
     within = np.arange(num_stairs) * num_steps // num_stairs
     starts = np.arange(num_stages)[:, None] * num_steps + within  # (S, stairs)

@@ -1,4 +1,4 @@
-"""Documents from Jinja2 templates; HTML pages hold their style, pictures and sounds themselves."""
+"""Documents from Jinja2 templates; HTML pages have their style, pictures and sounds embedded."""
 
 from base64 import b64encode
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def _environment(package: str) -> Environment:
 
 
 def data_url(file: bytes, kind: str) -> str:
-    """A URL that holds a file of this MIME type."""
+    """A data URL that embeds a file of this MIME type."""
     return f"data:{kind};base64,{b64encode(file).decode()}"
 
 

@@ -1,4 +1,4 @@
-"""Codecs of Python packages: PNG and WebP by Pillow, FLAC by soundfile, and deflate, brotli and zstd for bytes."""
+"""Codecs in Python packages: PNG and WebP with Pillow, FLAC with soundfile, and deflate, brotli and zstd for bytes."""
 
 import io
 import zlib
@@ -74,7 +74,7 @@ def pixels_of(file: bytes) -> Pixels:
 
 @dataclass(frozen=True, kw_only=True)
 class SoundfileFlac(OneByOne):
-    """FLAC by soundfile, whose highest level is the tool's -8."""
+    """FLAC with soundfile, whose highest level is the tool's -8."""
 
     name: str = "FLAC (soundfile, highest level)"
     source: str = "pip install 'ardm[audio]'"

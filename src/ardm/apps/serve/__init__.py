@@ -1,1 +1,1 @@
-"""A page on localhost to play with models: fill gaps, watch, compress, restore. `app.py` is the server."""
+"""A web page on localhost to try models: fill gaps, watch, compress, restore. `app.py` is the server."""

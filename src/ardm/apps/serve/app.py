@@ -53,7 +53,7 @@ STATIC = {
 }
 """The only files that the server sends."""
 KEEP_ALIVE_SECONDS = 10.0
-"""Between two comments to a page that waits."""
+"""Time between two comments that keep a waiting page's connection open."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -118,7 +118,7 @@ class Page:
 
 
 def make_app(store: ModelStore, *, limits: PageLimits | None = None, host: str = "127.0.0.1") -> Starlette:
-    """The server of some models; `host` is the address that it listens at."""
+    """The server of some models; `host` is the address that it listens on."""
     page = Page(store, limits or PageLimits())
 
     @asynccontextmanager

@@ -55,7 +55,7 @@ class Compression:
         seconds, data = clock.lap(), codec.file_of(entry)
         (restored,) = codecs.decode([codecs.entry_of(data)], clock.batching("restoring and comparing"))
         if restored != content:
-            raise ArdmError("it is not restored exactly, so there is no compressed file; please report this")
+            raise ArdmError("it did not decode exactly, so there is no compressed file; please report this")
         verify_seconds, is_raw, bits = clock.lap(), isinstance(entry.content, Raw), None
         if self.with_bits and not is_raw:
             measured = codec.measure(self.placed, self.options, clock.batching("measuring bits"))
@@ -76,7 +76,7 @@ class Compression:
 
 
 class Restoration:
-    """A compressed file to restore for a page; an error if it is damaged, of another model or too large."""
+    """A compressed file to restore for a page; an error if it is damaged, from another model or too large."""
 
     def __init__(self, store: ModelStore, request: PageRequest) -> None:
         data = request.content("file")
@@ -169,14 +169,14 @@ def total_windows(model: PageModel, sizes: Sequence[Shape]) -> int:
 
 
 def coding_seconds(model: PageModel, num_rows: int) -> float:
-    """The expected seconds of some rows."""
+    """The expected time, in seconds, to code this many rows."""
     return model.coding_speed.seconds * num_rows * model.ardm.num_variables
 
 
 def read_content(codec: ContentCodec, data: bytes, name: str, limits: PageLimits) -> Content:
     """The content of a user's file; an error before anything large is decoded."""
     if name.lower().endswith(SINGLE_SUFFIX):
-        raise DataError(f"{name} is compressed already; it can be restored here")
+        raise DataError(f"{name} is already compressed; it can be restored here")
     check_sound(data, limits.sound_samples)
     if codec.layout.title == "images":
         check_image(data, name, limits.pixels)

@@ -1,4 +1,4 @@
-"""Contents for the page: the content itself, its bits by place, and its size by other codecs."""
+"""Contents for the page: the content itself, its bits by place, and its size with other codecs."""
 
 import io
 import zlib
@@ -23,7 +23,7 @@ Bits = Float[np.ndarray, "..."]
 
 
 def other_sizes(content: Content) -> list[dict[str, Any]]:
-    """The bytes of a content by common codecs that are fast and installed."""
+    """The sizes of a content with common codecs that are fast and installed."""
     encoders: dict[str, Callable[[], bytes]] = {"zlib, level 9": lambda: zlib.compress(content.raw, 9)}
     if isinstance(content.fields, ImageFields):
         rivals, pixels = {"PNG": PNG, "WebP, lossless": WEBP}, pixels_of(content)
@@ -53,7 +53,7 @@ def flac_file(content: Content) -> bytes:
 
 
 def display(content: Content) -> dict[str, Any]:
-    """A picture, a sound's pictures or a text."""
+    """A content as the page shows it: a picture, a sound's pictures or a text."""
     if isinstance(content.fields, ImageFields):
         return {"picture": png(pixels_of(content)), "width": content.fields.width, "height": content.fields.height}
     if isinstance(content.fields, SoundFields):
@@ -63,7 +63,7 @@ def display(content: Content) -> dict[str, Any]:
 
 
 def readable(content: Content) -> str:
-    """A text, or bytes with a dot for each byte that is no ASCII character."""
+    """A text, or bytes with a dot for each byte that is not a printable ASCII character."""
     if content.fields.kind == "text":
         return content.raw.decode()
     return "".join(chr(b) if 32 <= b < 127 or b == 10 else "·" for b in content.raw)

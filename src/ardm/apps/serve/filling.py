@@ -1,4 +1,4 @@
-"""Samples for the page: gaps filled, or items from nothing, with states on the way; and the bits of texts."""
+"""Samples for the page: gaps filled, or items from nothing, with intermediate states; and the bits of texts."""
 
 import time
 from dataclasses import replace
@@ -27,7 +27,7 @@ SCORING_ROWS = 16
 
 
 class Filling:
-    """Samples that a page asks for; an error if they are too many."""
+    """Samples that a page asks for; an error if there are too many."""
 
     def __init__(self, model: PageModel, medium: PageMedium, request: PageRequest) -> None:
         gaps, num_samples = medium.start(request), request.integer("samples", 1, request.limits.samples)
@@ -47,7 +47,7 @@ class Filling:
         request.limits.check_seconds(seconds * num_passes(model))
 
     def run(self, job: Job) -> Event:
-        """Draw the samples, sending states on the way, and return them."""
+        """Draw the samples, sending intermediate states, and return them."""
         started = time.perf_counter()
         schedule = self.model.schedule(self.num_calls, *steps_of_gaps(self.model, self.gaps))
         num_calls, num_samples = schedule.num_calls, self.options.num_items
@@ -75,7 +75,7 @@ class Scoring:
 
     def __init__(self, model: PageModel, medium: PageMedium, request: PageRequest) -> None:
         if not isinstance(medium, TextPage):
-            raise UsageError("only texts are scored here; drop other files on the tab that compresses")
+            raise UsageError("only texts are scored here; drop other files on the Compress tab")
         if model.ardm.num_stages > 1:
             raise UsageError(f"{model.title} has several stages, which score whole items only")
         self.model, self.medium, self.text = model, medium, medium.whole(request)
@@ -84,7 +84,7 @@ class Scoring:
         request.limits.check_seconds(model.seconds_for(num_calls, 1, num_variables))
 
     def run(self, job: Job) -> Event:
-        """The bits, in the order that spreads characters best."""
+        """Score the text, in the order that spreads characters best."""
         started = time.perf_counter()
         schedule = self.model.schedule(self.num_calls, 0, self.text.length)
         job.expect(schedule.num_calls)
@@ -99,7 +99,7 @@ class Scoring:
 
 
 def num_passes(model: PageModel) -> int:
-    """How often the calls of samples are made: texts of one stage are scored too, to be shaded."""
+    """The number of times that a sample's calls are made: 2 for one-stage texts, which are scored for their shades."""
     return 2 if model.medium == "text" and model.ardm.num_stages == 1 else 1
 
 

@@ -21,7 +21,7 @@ GREY_PARTS = np.array([299, 587, 114])
 
 
 class ImagePage:
-    """Images of a model."""
+    """The page's images for one model."""
 
     def __init__(self, model: PageModel) -> None:
         assert isinstance(model.trained.config.data, ImageData)
@@ -32,7 +32,7 @@ class ImagePage:
         return {"width": self._data.width, "height": self._data.height, "channels": self._data.channels}
 
     def start(self, request: PageRequest) -> GappedItem:
-        """The pixels that the page has drawn, with gaps where they are painted over; or a size, all of it a gap."""
+        """The page's pixels, with gaps where they are painted over; or an image of the given size that is all gap."""
         width, height = (request.integer(side, 1, MAX_SIDE) for side in ("width", "height"))
         if width * height > request.limits.pixels:
             raise DataError(f"{width} x {height} pixels are too many; this page takes {request.limits.pixels:,}")
@@ -67,5 +67,5 @@ def read_mask(request: PageRequest, height: int, width: int) -> Bool[np.ndarray,
     if len(mask) != height * width or set(mask) - {"0", "1"}:
         raise DataError(f"mask must be {height * width} of the characters 0 and 1")
     if "1" not in mask:
-        raise DataError("nothing to fill: paint over the part of the image that the model shall fill")
+        raise DataError("nothing to fill: paint over the part of the image that the model should fill")
     return (np.frombuffer(mask.encode(), np.uint8) == ord("1")).reshape(height, width)

@@ -1,4 +1,4 @@
-"""Jobs of pages: one thread does them in turn, sends their events, and stops them when their page closes."""
+"""Jobs of pages: one thread runs them in turn, sends their events, and stops them when their page closes."""
 
 import logging
 import threading
@@ -16,7 +16,7 @@ Work = Callable[["Job"], Event]
 """Does a job and returns its result; calls `Job.check` at least once per call of a network."""
 
 REPORT_SECONDS = 0.08
-"""Least time between two reports of progress."""
+"""Minimum time between two reports of progress."""
 
 
 class BusyError(ArdmError):
@@ -89,11 +89,11 @@ def message_of(error: Exception) -> str:
     if isinstance(error, ValueError):
         return " ".join(str(error).split()) or type(error).__name__
     logging.getLogger("ardm.apps.serve").error("a job failed", exc_info=error)
-    return f"unexpected {type(error).__name__}; the terminal of the server shows where"
+    return f"unexpected {type(error).__name__}; see the server's terminal"
 
 
 class Worker:
-    """One thread that does jobs in turn."""
+    """One thread that runs jobs in turn."""
 
     def __init__(self, max_waiting: int) -> None:
         self._max_waiting = max_waiting
@@ -109,7 +109,7 @@ class Worker:
         if self._is_closed:
             raise BusyError("the server is shutting down")
         if len(self._waiting) >= self._max_waiting:
-            raise BusyError(f"{self._max_waiting} jobs wait already; try again when one of them is done")
+            raise BusyError(f"{self._max_waiting} jobs are already waiting; try again when one of them is done")
 
     def submit(self, job: Job) -> None:
         """Put a job at the end of the queue, or raise a BusyError if it is full."""

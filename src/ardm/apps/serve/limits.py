@@ -1,4 +1,4 @@
-"""Limits of a request, so that none takes minutes or gigabytes."""
+"""Limits on requests, so that none takes minutes or gigabytes."""
 
 from dataclasses import dataclass
 
@@ -45,7 +45,7 @@ class PageLimits:
         """Raise a TooLargeError for work that is expected to take too long."""
         if seconds > self.seconds:
             raise TooLargeError(
-                f"this would take about {seconds:,.0f} seconds here, and the page allows {self.seconds:g}; "
+                f"this would take about {seconds:,.0f} seconds here, but the page allows {self.seconds:g}; "
                 "use fewer calls, fewer samples or something smaller, or the command line"
             )
 
@@ -54,6 +54,6 @@ class PageLimits:
         share = max(num_variables / self.variables, num_variables * outputs_each / self.outputs)
         if share > 1:
             raise TooLargeError(
-                f"these samples at once take {share:.1f} times the memory that this page may use; "
+                f"drawing these samples at once takes {share:.1f} times the memory that this page may use; "
                 "draw fewer, or use something smaller"
             )

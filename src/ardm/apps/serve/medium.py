@@ -20,10 +20,10 @@ class PageMedium(Protocol):
         """The facts about the model that the page needs."""
 
     def start(self, request: PageRequest) -> GappedItem:
-        """The item to fill; nothing of it is known where samples are drawn from nothing."""
+        """The item to fill; if samples are drawn from nothing, all of it is a gap."""
 
     def show_states(self, states: States, gaps: GappedItem) -> dict[str, Any]:
-        """Samples on the way, for the page."""
+        """Intermediate states of samples, for the page."""
 
     def show_samples(self, samples: States, gaps: GappedItem) -> dict[str, Any]:
         """Finished samples, for the page."""
@@ -40,5 +40,5 @@ def png(picture: Picture) -> str:
 
 
 def rounded(values: Sequence[float] | np.ndarray) -> list[float]:
-    """Numbers with two digits, for JSON."""
+    """Numbers rounded to two decimals, for JSON."""
     return np.round(np.asarray(values, np.float64), 2).tolist()

@@ -19,8 +19,8 @@ from ardm.tasks.load import LoadedModel, load
 from ardm.tasks.plan import Losses, is_measured, monotone_losses
 
 BUDGETS = 32
-"""Numbers of calls on a slider."""
-MEMORY = 0.7
+"""Maximum number of positions of a slider for calls."""
+MOMENTUM = 0.7
 """The weight of earlier timings in the running mean."""
 
 
@@ -33,7 +33,7 @@ class Speed:
     def learn(self, seconds: float, num_variables: int) -> None:
         """Include calls that computed this many variables in all."""
         if num_variables > 0:
-            self.seconds = MEMORY * self.seconds + (1 - MEMORY) * seconds / num_variables
+            self.seconds = MOMENTUM * self.seconds + (1 - MOMENTUM) * seconds / num_variables
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ class PageModel(LoadedModel):
         return monotone_losses(self.trained.profile) if is_measured(self.trained.profile) else None
 
     def seconds_for(self, num_calls: int, num_items: int, num_variables: int) -> float:
-        """The expected seconds of some calls for each of some items."""
+        """The expected time of these calls for each of these items, in seconds."""
         return self.speed.seconds * num_calls * num_items * num_variables
 
     def schedule(self, num_calls: int, first: int, last: int) -> Schedule:
@@ -92,7 +92,7 @@ class PageModel(LoadedModel):
         return plan_gaps(self.losses, num_calls, first, last).schedule
 
     def budgets(self, first: int, last: int) -> list[Budget]:
-        """Budgets from the fewest calls to one call for each variable."""
+        """Budgets from the fewest calls to one call per variable."""
         num_stages, losses = self.ardm.num_stages, self.losses
         counts = sorted({round(c) for c in np.geomspace(num_stages, num_stages * (last - first), BUDGETS)})
         bits = [None if losses is None else plan_gaps(losses, calls, first, last).bits for calls in counts]
@@ -128,12 +128,12 @@ class PageModel(LoadedModel):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModelStore:
-    """All models of a server, by the names in requests."""
+    """All models of a server, by their keys in requests."""
 
     models: dict[str, PageModel]
 
     def find(self, key: str) -> PageModel:
-        """The model of a name; a DataError if there is none."""
+        """The model with this key; a DataError if there is none."""
         if key not in self.models:
             raise DataError(f"there is no model {key[:20]!r} here; reload the page")
         return self.models[key]
@@ -154,13 +154,13 @@ def find_models(paths: Sequence[Path]) -> list[Path]:
     found = [find_model(path) for path in paths] or list(bundled_models().values())
     if not found:
         raise UsageError(
-            "give the models to play with: `ardm serve MODEL...`, exact models (`ardm export` makes them) or runs"
+            "give the models to serve: `ardm serve MODEL...`, exact models (`ardm export` makes them) or runs"
         )
     return found
 
 
 def load_models(paths: Sequence[Path], device: str | None = None) -> ModelStore:
-    """Models loaded and timed."""
+    """The models at these paths, loaded and timed."""
     models = {}
     for number, path in enumerate(find_models(paths), start=1):
         loaded, key = load(path, device), str(number)

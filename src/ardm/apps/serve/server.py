@@ -13,14 +13,14 @@ from ardm.errors import UsageError
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens at an address; a UsageError if that fails."""
+    """A socket that listens on an address; a UsageError if that fails."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
-            f"cannot listen at {host}, port {port} ({reason}); choose others with --host, --port"
+            f"cannot listen on {host}, port {port} ({reason}); choose others with --host, --port"
         ) from None
 
 

@@ -21,7 +21,7 @@ PEAKS = 400
 
 
 class SoundPage:
-    """Sounds of a model."""
+    """The page's sounds for one model."""
 
     def __init__(self, model: PageModel) -> None:
         assert model.trained.sample_rate is not None
@@ -32,7 +32,7 @@ class SoundPage:
         return {"rate": self._rate, "samples": self._shape[0]}
 
     def start(self, request: PageRequest) -> GappedItem:
-        """A file with a range of time to fill; without a file a sound of the model's length, all of it a gap."""
+        """A file with a range of time to fill, or without a file a sound of the model's length that is all gap."""
         if not request.has("file"):
             return all_gaps(self._shape)
         samples = self._clip(request).samples
@@ -47,7 +47,7 @@ class SoundPage:
         with as_file(data, plain_name(request.text("name", 1000), "sound.wav")) as path:
             clip = read_clip(path)
         if clip.rate != self._rate:
-            raise DataError(f"it has {clip.rate} samples per second, and this model is for {self._rate}; resample it")
+            raise DataError(f"it has {clip.rate} samples per second, but this model is for {self._rate}; resample it")
         if len(clip.samples) > request.limits.sound_samples:
             raise DataError(f"it has {len(clip.samples):,} samples; this page takes {request.limits.sound_samples:,}")
         return clip

@@ -17,7 +17,7 @@ GAP = "_"
 
 
 class TextPage:
-    """Texts of a model."""
+    """The page's texts for one model."""
 
     def __init__(self, model: PageModel) -> None:
         assert model.trained.alphabet is not None
@@ -33,7 +33,7 @@ class TextPage:
         if not text:
             return all_gaps((self._num_variables,))
         if GAP not in text:
-            raise DataError(f"nothing to fill: mark each character that the model shall fill with {GAP}")
+            raise DataError(f"nothing to fill: put {GAP} for each character that the model should fill")
         return parse_gaps(text.encode(), GAP, self._alphabet, self._num_variables)
 
     def whole(self, request: PageRequest) -> GappedItem:

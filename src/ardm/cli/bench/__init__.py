@@ -15,7 +15,7 @@ from ardm.cli.bench.train import BenchTrain
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """Time parts of ardm, and what they replace."""
+    """Time parts of ardm, and the alternatives to them."""
 
     what: (
         Annotated[BenchPlan, tyro.conf.subcommand("plan", prefix_name=False)]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ardm.cli.bench.common import OfPresets
+from ardm.cli.bench.common import PresetBenchmark
 from ardm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ COLUMNS = f"{'':14} {'parameters':>11} {'batch':>5}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchCall(OfPresets):
-    """Time a call of the networks of presets, or of an exact model and its float32 twin."""
+class BenchCall(PresetBenchmark):
+    """Time one call of each preset's network, or of an exact model and its float32 twin."""
 
     model: Path | None = None
     """An exact model's file or the name of a bundled model, instead of presets."""
@@ -32,12 +32,12 @@ class BenchCall(OfPresets):
             self.show(rows, f"{COLUMNS} {'call':>11} {'GFLOP':>8}", call_line)
             return
         if self.presets or self.base is not None:
-            raise UsageError("time the networks of presets, with --base or without, or an exact model, not both")
+            raise UsageError("give either presets, with or without --base, or --model, not both")
         from ardm.tasks.load import load
 
         trained = load(self.model, self.device).trained
         if trained.exact is None:
-            raise UsageError(f"{self.model} is not an exact model; ardm export makes one of it")
+            raise UsageError(f"{self.model} is not an exact model; ardm export makes one from it")
         row = time_exact_call(trained, trained.exact, name=self.model.name, **how)
         self.show([row], f"{COLUMNS} {'integers':>11} {'float32':>11}", exact_call_line)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from ardm.cli.bench.common import OnDevice
+from ardm.cli.bench.common import DeviceBenchmark
 from ardm.cli.common import facts_of, require_positive
 from ardm.errors import UsageError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchCodec(OnDevice):
+class BenchCodec(DeviceBenchmark):
     """Measure the bits and times of an exact model's codec, and of PNG, JPEG XL, PPMd, FLAC and others."""
 
     files: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE...")] = ()
@@ -30,7 +30,7 @@ class BenchCodec(OnDevice):
     """An exact model's file, or the name of a bundled model."""
     data: Path | None = None
     """A data set like the model's, instead of files: items have the model's size, and rivals learn from it. A folder
-    without that data set is taken as files."""
+    without that data set is treated as files."""
     calls: tuple[int, ...] = ()
     """Budgets of calls: the model's best schedule within each; by default the model's own choice."""
     items: int = 100
@@ -38,11 +38,11 @@ class BenchCodec(OnDevice):
     split: Literal["test", "valid"] | None = None
     """Split of the data set; test by default."""
     seed: int | None = None
-    """Seed of randomly spread items; without it their places are fixed."""
+    """Seed to choose items at random, still spread; without it the choice is fixed."""
     ours_only: bool = False
-    """Leave the other codecs out."""
+    """Do not measure the other codecs."""
     batch_size: int | None = None
-    """Maximum number of rows per call; by default it suits the device."""
+    """Maximum number of rows per call. Default: by device."""
 
     def measure(self) -> None:
         media, benchmark = self._benchmark()

@@ -1,4 +1,4 @@
-"""Parts of all benchmarks: rows that are printed or written, and the flags of presets."""
+"""Shared by all benchmarks: rows that are printed or written, and the flags of presets."""
 
 import math
 import sys
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ardm.runtime.device import Runtime
 
 Row = TypeVar("Row")
-"""A dataclass of figures."""
+"""A dataclass of measured numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Benchmark(ABC):
 
     @abstractmethod
     def measure(self) -> None:
-        """Measure rows and show them."""
+        """Measure the rows of the table and show them."""
 
     def runtime(self) -> "Runtime":
         """The device and how networks run on it."""
@@ -63,8 +63,8 @@ class Benchmark(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnDevice(Benchmark):
-    """A benchmark of networks."""
+class DeviceBenchmark(Benchmark):
+    """A benchmark of networks on a device."""
 
     device: Device = None
 
@@ -75,21 +75,21 @@ class OnDevice(Benchmark):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfPresets(OnDevice):
+class PresetBenchmark(DeviceBenchmark):
     """A benchmark of presets with random weights."""
 
     presets: tuple[PresetName, ...] = ()
     """Presets to time."""
     base: int | None = None
-    """Make the presets upscale models with digits in this base."""
+    """Turn the presets into upscale models with digits in this base."""
     parametrization: Literal["data", "direct"] | None = None
     """Parametrization of upscale models; direct by default."""
     batch_size: int | None = None
     """Items per step; the preset's by default."""
     seconds: float = 10.0
-    """About how long to time each row."""
+    """Approximate time to spend on each row."""
     no_compile: bool = False
-    """Run the networks as they are instead of compiling them first (CUDA only)."""
+    """Do not compile the networks (CUDA only)."""
 
     def run(self) -> None:
         require_positive(batch_size=self.batch_size, seconds=self.seconds)
@@ -104,13 +104,13 @@ class OfPresets(OnDevice):
         return Runtime.choose(self.device, compile=not self.no_compile)
 
     def configurations(self) -> "list[RunConfig]":
-        """The configurations of the presets as the flags change them."""
+        """The configurations of the presets, as changed by the flags."""
         if not self.presets:
             raise UsageError("name the presets, such as --presets cifar10 cifar10-paper")
         return [self.changed(preset) for preset in self.presets]
 
     def changed(self, preset: str) -> "RunConfig":
-        """A preset's configuration as the flags change it."""
+        """A preset's configuration, as changed by the flags."""
         config = PRESETS[preset]()
         if self.batch_size is not None:
             config = replace(config, train=replace(config.train, batch_size=self.batch_size))

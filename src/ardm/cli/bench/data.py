@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ardm.cli.bench.common import OfPresets, require_finite
+from ardm.cli.bench.common import PresetBenchmark, require_finite
 from ardm.cli.common import require_positive
 from ardm.presets import PRESETS, PresetName
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from ardm.apps.bench.loading import LoaderTiming
 
 HEADER = f"""\
-Items per second: of the loader alone, cold (shards read from disk) and warm (from memory); needed by training steps
-with all items on the device; and of training steps with the loader, with the share of their time that they wait.
+Items per second of the loader alone, cold (shards read from disk) and warm (from memory); needed by training steps with
+all items on the device; and reached by training steps with the loader, with the share of their time spent waiting.
 {"":14} {"batch":>5} {"cold":>20} {"warm":>20} {"needed":>9} {"ratio":>8} training with the loader"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchData(OfPresets):
+class BenchData(PresetBenchmark):
     """Time the loader of a packed data set and the training steps of presets."""
 
     data: Path
     """A packed data set: ardm data NAME --root DIR --pack FOLDER makes one."""
     presets: tuple[PresetName, ...] = ()
-    """Presets to train; by default the one of the data set's name, on a CPU the smaller one."""
+    """Presets to train; by default the one named like the data set, or on a CPU its small version."""
     needed: float | None = None
     """Items per second that training needs, if known; by default training steps are timed."""
 
@@ -43,7 +43,7 @@ class BenchData(OfPresets):
         self.show((time_loader(config, self.data, **how) for config in configs), HEADER, loader_line)
 
     def preset_named(self, name: str) -> str:
-        """The preset of a name, on a CPU the smaller one if there are two."""
+        """The preset of a name, or on a CPU its small version, if there is one."""
         small = f"{name}-small"
         return small if self.runtime().device.type == "cpu" and small in PRESETS else name
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ardm.cli.bench.common import OfPresets, gibibytes
+from ardm.cli.bench.common import PresetBenchmark, gibibytes
 from ardm.cli.common import facts_of, require_calls, require_positive
 from ardm.errors import UsageError
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchSample(OfPresets):
-    """Time drawing samples of presets or of a model, by numbers of items and calls."""
+class BenchSample(PresetBenchmark):
+    """Time drawing samples from presets or from a model, for several numbers of items and calls."""
 
     model: Path | None = None
     """A run's folder, a model's file or the name of a bundled model, instead of presets."""
     calls: tuple[int, ...] = (20, 50)
     """Calls per sample, at most one for each variable of each stage."""
     items: tuple[int, ...] = (1, 4, 16, 64, 256, 1024, 4096)
-    """Numbers of samples; 4096 are for GPUs and take hours on a CPU."""
+    """Numbers of samples; 4096 is meant for GPUs and takes hours on a CPU."""
     batch_size: int | None = None
     """Samples drawn together; 64 by default."""
     seconds: float = 10.0
-    """About how long to time each row; all its items are drawn at least once."""
+    """Approximate time to spend on each row; all its items are drawn at least once."""
 
     def measure(self) -> None:
         require_positive(items=min(self.items, default=0), calls=min(self.calls, default=0))
         if self.model is not None and (self.presets or self.base is not None):
-            raise UsageError("sample from presets, with --base or without, or from a model, not both")
+            raise UsageError("give either presets, with or without --base, or --model, not both")
         header = (
             f"{'':14} {'parameters':>11} {'items':>6} {'calls':>5} {'batch':>5} {'seconds':>9} {'items/s':>9} "
             f"{'call':>11} {'item and call':>14} {'in network':>10} memory"
@@ -53,7 +53,7 @@ class BenchSample(OfPresets):
                     yield time_row(source, schedule, self.runtime(), num_items=num_items)
 
     def _sources(self) -> "Iterator[Source]":
-        """The model, or those of the presets."""
+        """The given model, or one for each preset."""
         from ardm.apps.bench.sampling import Source, random_source
 
         if self.model is None:

@@ -3,23 +3,23 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ardm.cli.bench.common import OfPresets, gibibytes
+from ardm.cli.bench.common import PresetBenchmark, gibibytes
 
 if TYPE_CHECKING:
     from ardm.apps.bench.plain import PlainComparison
     from ardm.apps.bench.training import TrainTiming
 
 HEADER = f"""\
-share and burst: of the rate of large matrix products, over seconds and at first
+share and burst: TFLOP/s as a fraction of the rate of large matrix products, sustained for seconds and at first
 {"":14} {"parameters":>11} {"batch":>5} {"step":>9} {"items/s":>9} {"TFLOP/s":>8} {"share":>6} {"burst":>6} memory"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchTrain(OfPresets):
+class BenchTrain(PresetBenchmark):
     """Time training steps of presets on random items."""
 
     plain: Literal["eager", "compiled"] | None = None
-    """Compare with a plain PyTorch loop that trains a network of the same size, with torch.compile or without."""
+    """Compare with a plain PyTorch loop that trains a network of the same size, without torch.compile or with it."""
 
     def measure(self) -> None:
         from ardm.apps.bench.plain import check_plain, compare_with_plain
@@ -46,5 +46,5 @@ def training_line(row: "TrainTiming") -> str:
 
 def comparison_lines(row: "PlainComparison") -> str:
     """A row, the plain loop's row, and their ratio."""
-    ratio = f"{row.preset} in ardm: {row.speedup:.2f} times as many items per second"
+    ratio = f"{row.preset} in ardm: {row.speedup:.2f} times as many items per second as the plain loop"
     return "\n".join([training_line(row), training_line(row.plain), ratio])

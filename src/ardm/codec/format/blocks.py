@@ -45,13 +45,13 @@ class RangeReader:
         data = self._file.read(num_bytes)
         self.num_read += len(data)
         if len(data) != num_bytes:
-            raise DamagedError("it ends sooner than when it was opened")
+            raise DamagedError("it is shorter than when it was opened")
         return data
 
     def check_range(self, offset: int, num_bytes: int) -> None:
-        """A DamagedError if a range exceeds the file."""
+        """Raise a DamagedError if a range exceeds the file."""
         if not 0 <= offset <= offset + num_bytes <= self.length:
-            raise DamagedError(f"bytes {offset}..{offset + num_bytes} of {self.length} are expected")
+            raise DamagedError(f"bytes {offset}..{offset + num_bytes} are expected, but it has {self.length}")
 
     def read_up_to(self, offset: int, num_bytes: int) -> bytes:
         """The bytes of a range up to the end of the file."""
@@ -96,7 +96,7 @@ def read_archive_header(source: RangeReader) -> Options | None:
 
 
 def encode_group(listings: list[Listing], start: int, options: Options | None, offset: int) -> bytes:
-    """The block, written at an offset, before the bodies that begin at `start`."""
+    """The group to write at `offset` before its bodies, which begin at `start`."""
     return _encode_block(GROUP, encode_directory(listings, start, options), offset)
 
 

@@ -3,7 +3,7 @@
     number of entries | length and check of each | form | descriptions: gap, name and header of each
 
 The descriptions are repetitive and are deflated (form 1) if that is shorter than plain (form 0). Lengths and checks
-do not deflate and stay outside, so that a directory of few bytes cannot claim many entries.
+do not deflate and stay outside, so that a directory of a few bytes cannot claim many entries.
 """
 
 from collections.abc import Sequence

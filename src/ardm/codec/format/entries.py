@@ -41,7 +41,7 @@ class Limits:
     """Bytes of an archive's inflated directory."""
 
     def check(self, name: str, stated: int) -> None:
-        """A TooLargeError if a file states more than the named limit."""
+        """Raise a TooLargeError if a file states more than the named limit."""
         limit: int = getattr(self, name)
         if stated > limit:
             raise TooLargeError(f"too large: {stated} {name.replace('_', ' ')}, where the limit is {limit}")
@@ -82,7 +82,7 @@ class Entry:
 
     @cached_property
     def packed(self) -> "Packed":
-        """The header and body that files store, made once."""
+        """The header and body that files store, computed once."""
         if isinstance(self.content, Coded):
             return _pack_coded(self.fields, self.content)
         raw, deflated = self.content.content, deflate(self.content.content)
@@ -123,13 +123,13 @@ class Packed(NamedTuple):
 
 
 def coded_or_raw(entry: Entry, content: bytes, file_length: Callable[[Entry], int]) -> Entry:
-    """The coded entry, or its raw content if that file is no longer."""
+    """The coded entry, or its raw content if that makes a file of at most the same length."""
     return min(Entry(fields=entry.fields, content=Raw(content=content)), entry, key=file_length)
 
 
 @contextmanager
 def damage_in(what: str) -> Iterator[None]:
-    """Prefixes DamagedErrors with the name of the damaged thing."""
+    """A context that prefixes DamagedErrors with the name of what is damaged."""
     try:
         yield
     except DamagedError as error:

@@ -15,7 +15,7 @@ _MODES: tuple[ImageMode, ...] = get_args(ImageMode)
 
 
 class _Fields:
-    """The base of all kinds."""
+    """The base class of the fields of every kind."""
 
     kind: ClassVar[str]
 
@@ -154,6 +154,6 @@ def decode_fields(code: int, cursor: Cursor) -> Fields:
 
 
 def check_range(what: str, number: int, minimum: int, maximum: int) -> None:
-    """A ValueError unless the number lies in minimum..maximum."""
+    """Raise a ValueError unless the number lies in minimum..maximum."""
     if not minimum <= number <= maximum:
         raise ValueError(f"{what} must lie in {minimum}..{maximum}, got {number}")

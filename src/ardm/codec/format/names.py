@@ -3,7 +3,7 @@
 import re
 
 MAX_NAME_BYTES = 1024
-"""Length of an encoded name."""
+"""Maximum length of an encoded name."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _DRIVE = re.compile(r"[A-Za-z]:")

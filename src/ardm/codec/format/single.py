@@ -45,7 +45,7 @@ def read_single(data: bytes, limits: Limits | None = None) -> Entry:
 
 
 def check_start(start: bytes, magic: bytes, version: int, what: str) -> None:
-    """A DamagedError or UnknownVersionError unless a file starts with the magic bytes and the version."""
+    """Raise a DamagedError or UnknownVersionError unless a file starts with the magic bytes and the version."""
     if start[: len(magic)] != magic or len(start) == len(magic):
         raise DamagedError(f"this is not an ardm {what}, or its first bytes are damaged")
     if start[len(magic)] != version:

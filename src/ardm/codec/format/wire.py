@@ -1,6 +1,6 @@
 """Numbers, checksums and deflated parts in files: little endian, each value in one form only.
 
-A varint is an unsigned LEB128: seven bits a byte, the lowest first, bit 7 set on every byte but the last. Only the
+A varint is an unsigned LEB128: seven bits per byte, the lowest first, bit 7 set on every byte but the last. Only the
 shortest form is read, and nothing above 64 bits.
 """
 
@@ -84,7 +84,7 @@ class Cursor:
         return _in_range(number | byte << shift, minimum, maximum)
 
     def finish(self) -> None:
-        """A DamagedError unless every byte has been read."""
+        """Raise a DamagedError unless every byte has been read."""
         if self.remaining:
             raise DamagedError(f"{self.remaining} bytes too many")
 

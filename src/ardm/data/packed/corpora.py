@@ -1,7 +1,7 @@
 """Packed data sets as corpora, with the items, splits, fingerprints and random draws of the data that was packed.
 
-Values stay on disk. Held in memory is where each image or sound begins, its size and its number of places: some 32
-bytes each.
+Values stay on disk. Memory holds where each image or sound begins, its size and its number of places: some 32 bytes
+each.
 """
 
 import hashlib
@@ -97,7 +97,7 @@ class PackedImages(PackedCorpus):
     """Whether the validation images, which follow those of training, are for validation alone or trained on as well."""
 
     def items(self, name: Split, shape: Shape) -> Items:
-        """The split cut into tiles of one size; remainders at the right and at the bottom are dropped."""
+        """The split cut into tiles of one size; remainders on the right and at the bottom are dropped."""
         return Items(self._crops(name, shape, tiles=True))
 
     def sampler(self, shape: Shape, device: torch.device) -> StreamSampler:

@@ -1,4 +1,4 @@
-"""Descriptions of packed folders, and folders opened by them."""
+"""Packed folders: their descriptions, and how they are opened and checked."""
 
 import dataclasses
 import hashlib
@@ -31,7 +31,7 @@ KINDS: dict[str, DataKind] = {
     "sc09": "sc09",
     "audio": "audio",
 }
-"""By the names of data sets, and of presets, on the command line."""
+"""Kinds of data by the names of data sets, and of presets, on the command line."""
 NAMES = {kind: name for name, kind in KINDS.items()}
 
 
@@ -47,7 +47,7 @@ class SplitSize:
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """Everything about a packed data set but its values."""
+    """Everything about a packed data set except its values."""
 
     kind: DataKind
     title: str
@@ -66,10 +66,10 @@ class Description:
     channels: int | None = None
     """Channels of images."""
     size: tuple[int, int] | None = None
-    """Height and width of all images if they have the same."""
+    """Height and width of the images if all are the same size."""
     sample_rate: int | None = None
     pads: bool = False
-    """Whether sounds shorter than an item are padded with zeros at their end, or left out."""
+    """Whether sounds shorter than an item are padded with zeros at the end rather than left out."""
     num_mixed: int = 0
     """Number of sounds that were mixed down to mono."""
 
@@ -143,7 +143,7 @@ def is_unfinished(path: Path) -> bool:
 def open_pack(folder: Path) -> Pack:
     """A packed folder, after a check of its shards' sizes but not of their content (see `check_pack`)."""
     if is_unfinished(folder):
-        raise DataError(f"{folder} was not packed to the end ({DESCRIPTION_FILE} is missing); remove it and pack again")
+        raise DataError(f"{folder} was not packed completely ({DESCRIPTION_FILE} is missing); remove it and pack again")
     if not is_packed(folder):
         raise DataError(f"{folder} is not a packed data set; `ardm data NAME --root DIR --pack FOLDER` makes one")
     pack = Pack(folder=folder, about=read_description(folder / DESCRIPTION_FILE))
@@ -159,7 +159,7 @@ def open_kind(folder: Path, kind: DataKind) -> Pack:
     """A packed folder to train on, of a preset's kind."""
     pack = open_pack(folder)
     if pack.about.kind != kind:
-        raise UsageError(f"{folder} is a packed data set of {pack.about.name}, and the preset is for {NAMES[kind]}")
+        raise UsageError(f"{folder} is a packed data set of {pack.about.name}, but the preset is for {NAMES[kind]}")
     return pack
 
 
@@ -167,7 +167,7 @@ def open_medium(folder: Path, medium: Medium) -> Pack:
     """A packed folder to score, of a model's medium."""
     pack = open_pack(folder)
     if pack.about.medium != medium:
-        raise UsageError(f"{folder} is a packed data set of {pack.about.medium}, and the model is for {medium}")
+        raise UsageError(f"{folder} is a packed data set of {pack.about.medium}, but the model is for {medium}")
     return pack
 
 
@@ -192,7 +192,7 @@ def read_description(path: Path) -> Description:
             raise ValueError(f"its format is {stored['format']!r}")
         if stored["version"] != VERSION:
             raise UnknownVersionError(
-                f"{path} has version {stored['version']} of packed data, and this software reads {VERSION}; "
+                f"{path} has version {stored['version']} of packed data, but this software reads {VERSION}; "
                 "pack the data again, or update ardm"
             )
         if stored["sha256"] != _digest(stored["content"]):

@@ -70,7 +70,7 @@ def pack(
 def check_new(folder: Path) -> None:
     """Raise a UsageError for a folder with files that packing would overwrite or mix with its own."""
     if is_unfinished(folder):
-        raise UsageError(f"{folder} holds a packing that was interrupted; remove it first")
+        raise UsageError(f"{folder} holds a data set whose packing was interrupted; remove it first")
     if folder.is_dir() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty; choose a new folder to pack into")
 
@@ -78,7 +78,7 @@ def check_new(folder: Path) -> None:
 def open_source(kind: DataKind, path: Path, *, channels: Literal[1, 3] = 3) -> Source:
     """The data set of a kind at a path, as `ardm train` would take it."""
     if is_packed(path):
-        raise UsageError(f"{path} is a packed data set already")
+        raise UsageError(f"{path} is already a packed data set")
     facts: dict[str, Any] = {"kind": kind, "title": path.absolute().name}
     match kind:
         case "characters" | "bytes":
@@ -140,7 +140,7 @@ def write_text(
     facts: dict[str, Any],
     num_held_out: int | None = None,
 ) -> Description:
-    """Write the classes of a text, with its end (by default a tenth) held out, as `TextCorpus` has it."""
+    """Write the classes of a text, with its end (by default a tenth) held out, as in `TextCorpus`."""
     dtype, num_classes, digest = "|u1" if alphabet.num_classes <= 256 else "<i2", 0, alphabet_digest(alphabet)
     with writers("values", dtype) as values:
         for classes in parts:
@@ -210,7 +210,7 @@ def write_pieces(
     writers: Writers,
     advance: Advance,
 ) -> Description:
-    """Write the images or sounds of three splits, each read on its turn, and their sizes."""
+    """Write the images or sounds of three splits, each read in its turn, and their sizes."""
     counts: dict[str, SplitSize] = {}
     seen: set[Any] = set()  # sizes of images, up to two different ones
     with writers("values", dtype) as values, writers("sizes", "<i8") as sizes:

@@ -35,7 +35,7 @@ class Places:
 class Windows(Places):
     """Windows of D values within the pieces of a run (a split of a text, or sounds), at every `step`-th place of each.
 
-    A piece shorter than D has none or, with `pads`, one with zeros at its end. Values from `num_classes` on are errors.
+    A piece shorter than D has none or, with `pads`, one with zeros at its end. Classes beyond the last are errors.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Windows(Places):
             row[: stop - start] = self.run.span(start, stop)
         if self.num_classes is not None and rows.max(initial=0) >= self.num_classes:
             raise DataError(
-                f"{self.run.folder} is damaged: it has a class {rows.max()} of {self.num_classes}; "
+                f"{self.run.folder} is damaged: it holds class {rows.max()}, but has {self.num_classes} classes; "
                 f"`ardm data packed --root {self.run.folder}` names the damaged file"
             )
         return rows

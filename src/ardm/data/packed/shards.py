@@ -84,7 +84,7 @@ class RunWriter:
 class Run:
     """The values of all shards as one array, of which memory holds only what is read.
 
-    A file must not change while it is mapped: reading beyond a lost end kills the process.
+    A file must not change while it is mapped: reading beyond a truncated end kills the process.
     """
 
     def __init__(self, folder: Path, shards: Sequence[Shard], dtype: str) -> None:

@@ -37,7 +37,7 @@ from ardm.media.layout import Layout, Placement
 from ardm.orders import Shape
 
 GREY_IN_COLOUR = np.array([[[False, True, True]]])
-"""Hidden channels of a grey image in a model of colour."""
+"""Hidden channels of a grey image in a colour model."""
 CONSTANT = 4
 NO_ALPHA = 7
 EQUAL_CHANNELS = 8
@@ -54,15 +54,15 @@ class ImageLayout(Layout[ImageFields]):
         self._num_channels = num_channels
 
     def read(self, path: Path) -> Content:
-        """The pixels of an image file; a palette and single bits are written out."""
+        """The pixels of an image file; palettes and single bits are expanded."""
         with opened_image(path) as image:
             plain = unpacked(image)
         if plain.mode not in ("L", "RGB", "LA", "RGBA"):
-            raise DataError(f"{path} has mode {plain.mode}; 8-bit grey and RGB images are handled, convert it first")
+            raise DataError(f"{path} has mode {plain.mode}; convert it to 8-bit grey or RGB first")
         return image_content(np.asarray(plain))
 
     def place(self, content: Content) -> Placement:
-        """The colours on canvases, alpha in the side bytes."""
+        """The colours placed on canvases, and alpha in the side bytes."""
         pixels = pixels_of(content)
         has_alpha = pixels.shape[2] in (2, 4)
         side = encode_alpha(pixels[:, :, -1]) if has_alpha else b""
@@ -81,12 +81,12 @@ class ImageLayout(Layout[ImageFields]):
         return [Canvas(values=np.broadcast_to(colours, (*colours.shape[:2], 3)), hidden=GREY_IN_COLOUR)]
 
     def sizes(self, fields: ImageFields, side: bytes) -> list[Shape]:
-        """One canvas, or three for a colour image and a grey model."""
+        """The size of one canvas, or of three for a colour image and a grey model."""
         num_canvases = 3 if self._num_channels == 1 and not _is_grey(fields, side) else 1
         return [(fields.height, fields.width, self._num_channels)] * num_canvases
 
     def hidden(self, fields: ImageFields, side: bytes) -> Bool[np.ndarray, "..."] | None:
-        """The second and third channels of a grey image in a model of colour."""
+        """The second and third channels of a grey image in a colour model."""
         return GREY_IN_COLOUR if self._num_channels == 3 and _is_grey(fields, side) else None
 
     def raw(self, fields: ImageFields, side: bytes, canvases: Sequence[Canvas]) -> bytes:
@@ -103,7 +103,7 @@ class ImageLayout(Layout[ImageFields]):
 
 
 def _is_grey(fields: ImageFields, side: bytes) -> bool:
-    """Whether an image lies on canvases as grey does; a DamagedError for side bytes that no image of its mode has."""
+    """Whether an image is placed like a grey one; a DamagedError for side bytes that no image of its mode has."""
     first, is_rgb = side[0] if side else NO_ALPHA, fields.mode.startswith("RGB")
     equal_channels, has_alpha = bool(first & EQUAL_CHANNELS), first & ~EQUAL_CHANNELS != NO_ALPHA
     fits = has_alpha == fields.mode.endswith("A") and (has_alpha or len(side) == equal_channels)

@@ -77,7 +77,7 @@ class ImageMedium(Medium):
         return gapped(pixels, ~np.broadcast_to(gaps[:, :, None], shape))
 
     def check_output(self, path: Path | None, count: int, *, as_json: bool) -> None:
-        """Images go to a PNG file, or to JSON as lists of rows of pixels."""
+        """Raise a UsageError unless the samples go to a PNG file, or to JSON as lists of rows of pixels."""
         if as_json:
             check_writable(path)
             return
@@ -115,10 +115,10 @@ def visible(classes: Int[np.ndarray, "..."]) -> UInt8[np.ndarray, "..."]:
 
 
 def check_channels(pack: Pack, channels: int) -> Pack:
-    """The pack, unless it holds grey images for a model of colour, or the reverse."""
+    """The pack itself; a UsageError if it holds grey images and the model needs colour, or the reverse."""
     if pack.about.channels != channels:
         raise UsageError(
-            f"{pack.folder} was packed with {pack.about.channels} channels, and {channels} are needed; "
+            f"{pack.folder} was packed with {pack.about.channels} channels, but {channels} are needed; "
             f"pack it with --channels {channels}"
         )
     return pack
@@ -153,11 +153,11 @@ def read_mask(path: Path, height: int, width: int) -> Bool[np.ndarray, "H W"]:
 
 
 def transparent_pixels(path: Path) -> Bool[np.ndarray, "H W"]:
-    """The transparent pixels of an image; an error if there are none, or partly transparent ones."""
+    """The transparent pixels of an image; an error if there are none, or if some are partly transparent."""
     with opened_image(path) as image:
         alpha = np.asarray(image.convert("RGBA").getchannel("A"))
     if (alpha == 255).all():
-        raise UsageError(f"{path} has no transparent pixels to fill; say what to fill with --mask")
+        raise UsageError(f"{path} has no transparent pixels to fill; use --mask to say what to fill")
     if ((alpha > 0) & (alpha < 255)).any():
         raise DataError(
             f"{path} has partly transparent pixels; make pixels to fill fully transparent and the others opaque"

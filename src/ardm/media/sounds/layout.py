@@ -1,6 +1,6 @@
-"""Sounds of 16 bits, mono or stereo, of any length and rate.
+"""16-bit sounds, mono or stereo, of any length and rate.
 
-Class k stands for the sample k - 32768. A stereo sound has two canvases, left and right, or by a side byte:
+Class k stands for the sample k - 32768. The canvases of a stereo sound depend on its side byte:
 
 | side byte | |
 |---|---|
@@ -39,11 +39,11 @@ class SoundLayout(Layout[SoundFields]):
         sound = read_sound(path)
         num_channels = sound.frames.shape[1]
         if num_channels > 2:
-            raise DataError(f"{path} has {num_channels} channels; mono and stereo are handled, split it first")
+            raise DataError(f"{path} has {num_channels} channels; only mono and stereo are supported; split it first")
         return sound_content(sound.frames, sound.rate)
 
     def place(self, content: Content) -> Placement:
-        """A canvas for each channel that differs from the others."""
+        """A canvas for each channel, or one canvas for two equal channels."""
         left, *others = frames_of(content).T
         if not others:
             return Placement(content=content, canvases=[_canvas(left)])
@@ -51,7 +51,7 @@ class SoundLayout(Layout[SoundFields]):
         return Placement(content=content, canvases=[_canvas(channel) for channel in (left, *right)], side=side)
 
     def sizes(self, fields: SoundFields, side: bytes) -> list[Shape]:
-        """One canvas, or two."""
+        """The sizes of one canvas or two."""
         if side not in (SEPARATE, DIFFERENCE, EQUAL) or (side and fields.num_channels == 1):
             raise DamagedError(f"its channels have an unknown form: {side[:8].hex()}")
         return [(fields.num_samples,)] * (1 if side == EQUAL else fields.num_channels)

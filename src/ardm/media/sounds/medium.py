@@ -86,12 +86,12 @@ class SoundMedium(Medium):
         self._check_rate(clip.rate, path)
         self._checked(len(clip.samples), str(path))
         if mask is None:
-            raise UsageError("say what to fill with --mask START:STOP in seconds, such as --mask 0.25:0.5")
+            raise UsageError("say what to fill: --mask START:STOP in seconds, such as --mask 0.25:0.5")
         known = ~time_ranges(mask, len(clip.samples), self.rate)
         return gapped(clip.samples.astype(np.int64) + ZERO_CLASS, known)
 
     def check_output(self, path: Path | None, count: int, *, as_json: bool) -> None:
-        """Sound goes to WAV files or, as a picture, to a PNG file."""
+        """Raise a UsageError unless sound goes to WAV files or JSON or, as a picture, to a PNG file."""
         if not as_json:
             if path is None:
                 raise UsageError("sound goes to a file: give one with -o, such as -o sample.wav, or .png for a picture")
@@ -118,7 +118,7 @@ class SoundMedium(Medium):
         files = numbered(path, len(sounds))
         for file, sound in zip(files, sounds, strict=True):
             write_wav(file, sound, self.rate)
-        if len(files) > 1:  # names that the user has not given
+        if len(files) > 1:  # the user gave one name only
             states = f", {len(chains[0])} states of each sample in turn" if samples.is_chain else ""
             print(f"wrote {len(files)} files: {files[0]} to {files[-1].name}{states}", file=sys.stderr)
 
@@ -144,7 +144,7 @@ class SoundMedium(Medium):
 
     def _check_rate(self, rate: int, path: Path) -> None:
         if rate != self.rate:
-            raise UsageError(f"{path} has {rate} samples per second, and this model is for {self.rate}; resample it")
+            raise UsageError(f"{path} has {rate} samples per second, but this model is for {self.rate}; resample it")
 
     def _checked(self, num_samples: int, name: str) -> Shape:
         if num_samples > MAX_VARIABLES:
@@ -177,10 +177,10 @@ def time_ranges(mask: str, num_samples: int, rate: int) -> Bool[np.ndarray, "T"]
 
 
 def check_numbered(path: Path, count: int) -> None:
-    """Raise a UsageError if one of several numbered files, which the user has not named, exists."""
+    """Raise a UsageError if one of several numbered files, whose names the user did not give, already exists."""
     taken = [file for file in numbered(path, count) if count > 1 and file.exists()]
     if taken:
-        raise UsageError(f"{taken[0]} exists already; remove it or choose another name than {path.name}")
+        raise UsageError(f"{taken[0]} already exists; remove it or choose a name other than {path.name}")
 
 
 def numbered(path: Path, count: int) -> Sequence[Path]:

@@ -1,4 +1,4 @@
-"""Spectrograms of sounds, with axes in seconds and kHz, drawn by Pillow."""
+"""Spectrograms of sounds, with axes in seconds and kHz, drawn with Pillow."""
 
 import math
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ WIDTH = 1400
 LEFT, RIGHT, TOP, BOTTOM = 120, 125, 52, 84
 """Margins for the labels around all panels."""
 GAP = 44
-"""Between panels side by side."""
+"""Pixels between neighbouring panels."""
 TEXT_SIZE, TICK, PAD = 26, 8, 6
 INK, PAPER = (51, 51, 51), (255, 255, 255)
 

@@ -100,7 +100,7 @@ class TextLayout(Layout[TextFields]):
 
 
 def encode_escapes(places: Int[np.ndarray, "E"], codes: UInt32[np.ndarray, "E"]) -> bytes:
-    """The side bytes of characters at rising places."""
+    """The side bytes of characters at increasing places."""
     gaps = np.diff(places, prepend=-1) - 1
     plain = (
         b"".join(map(varint, [len(places), *gaps.tolist()]))
@@ -110,7 +110,7 @@ def encode_escapes(places: Int[np.ndarray, "E"], codes: UInt32[np.ndarray, "E"])
 
 
 def decode_escapes(side: bytes, length: int) -> tuple[Int[np.ndarray, "E"], UInt32[np.ndarray, "E"]]:
-    """The places and code points that side bytes hold, of a text of a length."""
+    """The places and code points in the side bytes of a text of `length` characters."""
     cursor = Cursor(side)
     form, data = cursor.byte(maximum=DEFLATED), cursor.rest()
     # A gap of k bytes stands for k places or more, a character for one.

@@ -44,18 +44,18 @@ class TextMedium(Medium):
         return load_text8(path) if data.kind == "text8" else load_own_text(path, data.kind)
 
     def corpus(self, path: Path) -> Corpus:
-        """The text8 file where the model is for it, or any text in the model's alphabet; either may be packed."""
+        """The text8 file if the model is for text8, or any text in the model's alphabet; either may be packed."""
         if is_packed(path):
             pack = open_medium(path, "text")
             if pack.about.alphabet != self.alphabet:
-                raise UsageError(f"{path} was packed with another alphabet than the model's; give the text itself")
+                raise UsageError(f"{path} was packed with a different alphabet from the model's; give the text itself")
             return PackedText(pack=pack)
         if self.data.kind == "text8" and (path.is_dir() or path.name == "text8"):
             return load_text8(path)
         return load_own_text(path, self.data.kind, self.alphabet)
 
     def shape(self, size: str | None) -> Shape:
-        """The model's own; texts have no other."""
+        """The model's own shape; a text model has no other."""
         if size is not None:
             raise UsageError("--size is for images and sound; a text model has items of one length")
         return self.data.shape
@@ -65,7 +65,7 @@ class TextMedium(Medium):
         return parse_gaps(read_input(source), "_" if mask is None else mask, self.alphabet, self.data.num_variables)
 
     def check_output(self, path: Path | None, count: int, *, as_json: bool) -> None:
-        """Text may be printed or go to any file."""
+        """Raise a UsageError unless the file can be written; text is printed without one."""
         check_writable(path)
 
     def write(self, samples: Samples, path: Path | None, *, as_json: bool) -> None:

@@ -124,7 +124,7 @@ class Places:
 
 
 SHOWN = Places(data="DATA", runs="RUNS")
-"""Names for readers."""
+"""Placeholders in the commands that reports show."""
 
 
 def training_line(run: Run, scale: Scale) -> str:
@@ -155,7 +155,7 @@ class Row:
     codec: str | None = None
     """The beginning of the codec's name, if the measurement has several codecs."""
     absent: str = ""
-    """The reason why there is no number of ours, for rows that never have one."""
+    """Why there is no number of ours, in rows that never have one."""
 
 
 @dataclass(frozen=True, kw_only=True)

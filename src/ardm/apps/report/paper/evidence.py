@@ -37,7 +37,7 @@ class Measured:
     hardware: Mapping[str, Any] = field(default_factory=dict)
     """device, torch, ardm."""
     is_trained: bool = True
-    """False for the codecs of others."""
+    """False for codecs other than ours."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,12 +68,12 @@ class TextChain:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A folder with a folder for each run."""
+    """The results in a folder that has one folder per run."""
 
     folder: Path
 
     def missing(self, run: Run) -> list[Measurement]:
-        """The measurements of a run of which a file is not there."""
+        """The measurements of a run that lack one of their files."""
         return [one for one in run.measurements if not all(map(self._has(run), one.files))]
 
     def lacks_weights(self, run: Run) -> bool:
@@ -173,7 +173,7 @@ def _coded(rows: Any, codec: str) -> Measured | Failed:
 
 
 def _kind(values: Any) -> Kind:
-    method = values.get("method", {"name": "ardm"})  # older runs are all of ARDMs
+    method = values.get("method", {"name": "ardm"})  # all older runs trained ARDMs
     depth = values["depth"]
     return Kind(
         preset=str(values["preset"]),
@@ -185,7 +185,7 @@ def _kind(values: Any) -> Kind:
 
 
 def _training(preset: str, log: str) -> Training | None:
-    """The last state of a run's log; None at the very start. A last line that a kill cut short does not count."""
+    """The last state in a run's log; None if there is none yet. A last line cut short by a kill does not count."""
     lines = [json.loads(line) for line in log.split("\n")[:-1]]
     if not lines:
         return None

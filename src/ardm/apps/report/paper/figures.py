@@ -62,7 +62,7 @@ def draw_chains(chains: Chains, path: Path) -> None:
 def _losses(of: str, what: str) -> Figure:
     return Figure(
         name=f"loss-{of}",
-        caption=f"Loss components over the steps; heights are such that their mean is the bits of a variable: {what}",
+        caption=f"Loss components over the steps; their mean height is the number of bits per variable: {what}",
         of=f"{of}/bits",
         read=Evidence.profile,
         draw=draw_losses,

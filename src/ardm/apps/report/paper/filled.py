@@ -44,7 +44,7 @@ class FilledRow:
         return self.result.reason if isinstance(self.result, Failed) else self.row.absent
 
     def details(self) -> tuple[str, ...] | None:
-        """How the number was found: number, scored, trained, hardware; None without a number."""
+        """How the number was measured: number, scored, trained, hardware; None without a number."""
         if not isinstance(self.result, Measured):
             return None
         seed = "" if self.result.seed is None else f"seed {self.result.seed}"
@@ -79,7 +79,7 @@ class FilledTable:
     scale: Scale
 
     def details(self) -> list[tuple[str, ...]]:
-        """How its numbers were found."""
+        """How its numbers were measured."""
         return [details for row in self.rows if (details := row.details()) is not None]
 
     def trainings(self) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Training and measuring of the runs that the report lacks."""
+"""Trains and measures the runs that the report lacks."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ def run_missing(
     runner: Runner | None = None,
     only: Collection[str] = (),
 ) -> None:
-    """Train and measure what is not there yet, in all runs or those named; stop at the first command that fails."""
+    """Train and measure what is missing, in all runs or only those named; stop at the first command that fails."""
     places = Places(data=str(data), runs=str(evidence.folder))
     for run in [RUNS[name] for name in only or RUNS]:
         for template in _templates(run, evidence, scale):

@@ -49,17 +49,17 @@ class Report:
         """The opening paragraph."""
         return (
             "The comparisons of Autoregressive Diffusion Models (Hoogeboom et al., ICLR 2022): our number, the paper's "
-            f"and the command that measures ours, {SCALE_WORDS[self.scale]}. Our intervals are 95% over test items, of "
-            "one training each; the paper's ± are over trainings. Calls are calls of the network per item, and a "
-            "planned schedule is the best one with that many calls; D is the number of variables per item. In commands "
-            "DATA is the folder of the data sets and RUNS that of the runs; ardm report paper RUNS -o FOLDER "
+            f"and the command that measures ours, {SCALE_WORDS[self.scale]}. Our 95% intervals are over test items, "
+            "for one training run each; the paper's ± are over training runs. Calls are calls of the network per item, "
+            "and a planned schedule is the best one with that many calls; D is the number of variables per item. In "
+            "commands DATA is the folder of the data sets and RUNS that of the runs; ardm report paper RUNS -o FOLDER "
             "--run-missing --data DATA --only RUN trains and measures one run, at the paper's scale with --scale "
             f"paper. Written by ardm {__version__}."
         )
 
     @property
     def commands(self) -> list[str]:
-        """The commands that make what is missing, one per run."""
+        """The commands that measure what is missing, one per run."""
         flags = f"--run-missing --data DATA --scale {self.scale}"
         return [f"ardm report paper RUNS -o FOLDER {flags} --only {name}" for name in self.unfinished]
 
@@ -95,6 +95,6 @@ def _draw(figure: Figure, content: Any, scale: Scale, folder: Path) -> DrawnFigu
 
 
 def write_report(report: Report, folder: Path) -> None:
-    """Write the report as Markdown and as an HTML page that holds its pictures."""
+    """Write the report as Markdown and as an HTML page with its pictures embedded."""
     for name, template in ((MARKDOWN, "paper.md.j2"), (PAGE, "paper.html.j2")):
         write_file(folder / name, render("ardm.apps.report", template, report=report).encode())

@@ -1,4 +1,4 @@
-"""The runs and their measurements; the number of items and calls of each stand in the first lines."""
+"""The runs and their measurements; how many items and calls each one takes is set in the first lines."""
 
 from collections.abc import Iterable
 
@@ -35,7 +35,7 @@ def cifar10(steps: int) -> ByScale:
 
 
 def score(name: str, items: ByScale, flags: str = "", *, has_profile: bool = False) -> Measurement:
-    """A measurement by `ardm eval`."""
+    """A measurement with `ardm eval`."""
     return Measurement(name=name, command="eval {run} {data}", items=items, flags=flags, has_profile=has_profile)
 
 

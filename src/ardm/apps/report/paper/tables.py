@@ -141,8 +141,8 @@ CIFAR10_DEPTH = Table(
     title="Depth upscaling of images",
     unit="bits/dim",
     caption=(
-        "CIFAR-10, D = 3072 (the paper's Table 5, whose upscale models use the data parametrization; so do ours at the "
-        "paper's scale, and the direct one at minutes scale)."
+        "CIFAR-10, D = 3072 (the paper's Table 5, whose upscale models use the data parametrization; ours use it at "
+        "the paper's scale, and the direct one at minutes scale)."
     ),
     rows=(
         Row("OA-ARDM", "D", "2.69", "cifar10-oa/bits"),
@@ -179,7 +179,7 @@ SC09_CALLS = Table(
     unit="bits/sample",
     caption=(
         "SC09 with fewer calls (the paper's Table 7), planned over all stages together. Ours are scored on a few test "
-        "clips, which differ much: compare within the column."
+        "clips, which vary widely: compare within the column."
     ),
     rows=(
         Row("ARDM Upscale 4", "8 x 16000", "6.29", "sc09-upscale4/few"),
@@ -195,7 +195,7 @@ SC09_CALLS = Table(
 
 CIFAR10_LITERATURE = Table(
     name="cifar10-literature",
-    title="Images beside other models",
+    title="Images compared with other models",
     unit="bits/dim",
     caption="CIFAR-10 (the paper's Table 6).",
     rows=(

@@ -36,18 +36,18 @@ const aboutText = (s) => (s < 0.095 ? secondsText(s) : `about ${secondsText(s)}`
 const callsText = (n) => `${whole(n)} call${n === 1 ? "" : "s"}`;
 
 const COLOURS = [[0, 0, 4], [87, 16, 110], [188, 55, 84], [249, 142, 9], [252, 255, 164]];
-/** From dark to bright, for shares from 0 to 1. */
+/** The colour of a share from 0 to 1, from dark to bright. */
 function heat(share) {
   const place = Math.max(0, Math.min(1, share)) * (COLOURS.length - 1);
   const i = Math.min(COLOURS.length - 2, Math.floor(place));
   return COLOURS[i].map((c, channel) => Math.round(c + (place - i) * (COLOURS[i + 1][channel] - c)));
 }
 
-function legend(most, unit) {
+function legend(highest, unit) {
   const bar = make("canvas", { width: 160, height: 1 });
   const pen = bar.getContext("2d");
   for (let x = 0; x < 160; x++) { pen.fillStyle = `rgb(${heat(x / 159)})`; pen.fillRect(x, 0, 1, 1); }
-  return make("div", { className: "legend" }, "0", bar, `${most.toFixed(1)} ${unit}`);
+  return make("div", { className: "legend" }, "0", bar, `${highest.toFixed(1)} ${unit}`);
 }
 
 function download(bytes, name, type = "application/octet-stream", label = `Download ${name}`) {
@@ -92,7 +92,7 @@ async function* events(path, values, signal) {
     }
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Error("the connection to the server broke off");
+    throw new Error("the connection to the server was lost");
   }
 }
 
@@ -111,7 +111,7 @@ class Runner {
     this.error.hidden = !message;
   }
 
-  /** Runs a job to its end; returns its result, or null where there is none. */
+  /** Runs a job to its end; returns its result, or null if there is none. */
   async run(path, values, onState = () => {}) {
     if (this.isRunning) return null;
     this.stop = new AbortController();
@@ -153,17 +153,17 @@ class Runner {
   }
 }
 
-// ---------------------------------------------------------------- what all samplers have
+// ---------------------------------------------------------------- shared by all samplers
 
-/** Choices of a sampler: model, samples, calls, order, temperature; shows what they are expected to cost. */
+/** The settings of a sampler: model, samples, calls, order, temperature; shows what they are expected to cost. */
 class Controls {
-  constructor(place, models, request, label, mostSamples) {
+  constructor(place, models, request, label, maxSamples) {
     this.models = models;
     this.request = request;
     const id = `${models[0].medium}-`;
     const input = (name, properties) => make("input", { id: id + name, ...properties });
     this.model = make("select", { id: id + "model" }, ...models.map((m) => make("option", { value: m.key, textContent: m.title })));
-    this.samples = input("samples", { type: "number", min: 1, max: mostSamples, value: 4 });
+    this.samples = input("samples", { type: "number", min: 1, max: maxSamples, value: 4 });
     this.calls = input("calls", { type: "range", min: 0, max: 0, value: 0 });
     this.count = make("output", {});
     this.order = make("select", { id: id + "order" }, ...models[0].orders.map((o) => make("option", { value: o, textContent: o })));
@@ -244,7 +244,7 @@ class Controls {
     const parts = [];
     if (budget.bits !== null) {
       parts.push(`expected ${whole(budget.bits)} bits (${(budget.bits / this.hidden).toFixed(2)} ${this.chosen.unit})`);
-      if (budget.bits > full) parts.push(`${(100 * (budget.bits / full - 1)).toFixed(1)}% more than with every call`);
+      if (budget.bits > full) parts.push(`${(100 * (budget.bits / full - 1)).toFixed(1)}% more than with one variable per call`);
     }
     parts.push(aboutText(budget.calls * count * this.seconds));
     this.expected.textContent = parts.join(" · ");
@@ -371,7 +371,7 @@ class Images {
     } catch (error) { this.controls.runner.fail(error.message); }
   }
 
-  /** What to know of models of several stages. */
+  /** A warning about models with several stages. */
   caveat() { return this.controls.chosen.stages > 1 ? " This model refines values in stages, so what it fills is an approximation of p(gap | rest)." : ""; }
 
   /** Bring the source, or nothing, to the chosen size. */
@@ -464,7 +464,7 @@ class Images {
     this.canvas.addEventListener("pointerdown", (event) => {
       this.canvas.setPointerCapture(event.pointerId);
       from = place(event);
-      if (!this.pixels) this.note.textContent = "There is no image yet: everything is filled. Choose one to paint on it.";
+      if (!this.pixels) this.note.textContent = "There is no image yet, so everything is filled. Choose an image to paint on.";
       if (this.tool !== "rectangle") { this.spot(from.x, from.y, this.tool === "brush" ? 1 : 0); this.draw(); }
     });
     this.canvas.addEventListener("pointermove", (event) => {
@@ -485,7 +485,7 @@ class Images {
   }
 
   rectangle(a, b) {
-    const inside = (n, most) => Math.max(0, Math.min(most, n));
+    const inside = (n, limit) => Math.max(0, Math.min(limit, n));
     return {
       left: inside(Math.floor(Math.min(a.x, b.x)), this.width), right: inside(Math.ceil(Math.max(a.x, b.x)), this.width),
       top: inside(Math.floor(Math.min(a.y, b.y)), this.height), bottom: inside(Math.ceil(Math.max(a.y, b.y)), this.height),
@@ -539,7 +539,7 @@ class Images {
     const canvas = make("canvas", { width, height });
     canvas.setAttribute("role", "img");
     canvas.setAttribute("aria-label", `Sample ${number + 1}`);
-    const use = make("button", { type: "button", className: "small", textContent: "Edit", title: "Take it as the image to fill" });
+    const use = make("button", { type: "button", className: "small", textContent: "Edit", title: "Use this as the image to fill" });
     use.addEventListener("click", async () => {
       this.source = await createImageBitmap(canvas);
       this.fit();
@@ -637,7 +637,7 @@ class Texts {
       const filled = this.filled ?? [...text].map(() => true);
       return shadedText(text, { filled, hidden, bits: state.bits?.[i] });
     }));
-    if (state.bits) this.results.append(make("p", { className: "note", textContent: "Shading: bits of each filled character when its turn came; point at one to read them." }));
+    if (state.bits) this.results.append(make("p", { className: "note", textContent: "Shading: the bits of each filled character when its turn came; point at one to see its number." }));
   }
 
   async score() {
@@ -804,7 +804,7 @@ class Compress {
   get chosen() { return this.models.find((m) => m.key === this.model.value); }
   get budget() { return this.chosen.coding.budgets[this.calls.value]; }
 
-  /** The model's own number of calls, or fewer where these would take too long for the file. */
+  /** Choose the model's own number of calls, or fewer if these would take too long for the file. */
   choose() {
     const { budgets, default: own } = this.chosen.coding;
     this.calls.max = budgets.length - 1;
@@ -813,13 +813,13 @@ class Compress {
     this.show();
   }
 
-  /** What compressing the file, or one window, is expected to take. */
+  /** The expected seconds to compress the file, or one window if its size is not known. */
   seconds(budget) {
     const passes = byId("compress-bits").checked ? 3 : 2;
     return budget.calls * this.chosen.variables * this.chosen.coding_seconds * passes * (this.numWindows() ?? 1);
   }
 
-  /** How many windows the model lays over the file; null where there is none or its size is not known. */
+  /** The number of windows that cover the file; null if there is no file or its size is not known. */
   numWindows() {
     const { medium, width, height, channels, length, samples } = this.chosen, size = this.file?.size;
     const along = (all, own) => 1 + Math.max(0, Math.ceil((all - own) / (own - Math.floor(own / 8))));
@@ -838,7 +838,7 @@ class Compress {
     byId("compress-expected").textContent = parts.join(" · ");
   }
 
-  /** What can be known of a file's size before it is sent; at most what it is. */
+  /** A file's size as far as it is known before it is sent, and never more than its real size. */
   async sizeOf(file, bytes) {
     if (this.chosen.medium === "images") {
       const image = await createImageBitmap(file).catch(() => null);
@@ -902,10 +902,10 @@ class Compress {
 
   sizes(file, result, chosen) {
     const rows = [{ name: `ardm, ${chosen.title}`, bytes: result.compressed, isOwn: true }, ...result.others, { name: `${file.name} itself`, bytes: result.original }];
-    const most = Math.max(...rows.map((row) => row.bytes));
+    const largest = Math.max(...rows.map((row) => row.bytes));
     return make("table", { className: "sizes" }, make("tbody", {}, ...rows.map(({ name, bytes, isOwn }) => {
       const meter = make("div", { className: "meter" });
-      meter.style.width = `${100 * bytes / most}%`;
+      meter.style.width = `${100 * bytes / largest}%`;
       return make("tr", { className: isOwn ? "own" : "" }, make("th", { scope: "row", textContent: name }),
         make("td", {}, meter), make("td", { className: "number", textContent: bytesText(bytes) }));
     })));
@@ -914,7 +914,7 @@ class Compress {
   /** Where the bits went. */
   bits({ bits, looks }, chosen) {
     if (!bits) return [];
-    const title = { images: "Bits for each pixel", text: "Bits for each character", sound: "Bits for each sample, over time" }[chosen.medium];
+    const title = { images: "Bits per pixel", text: "Bits per character", sound: "Bits per sample, over time" }[chosen.medium];
     const parts = [make("h2", { textContent: title })];
     if (bits.pixels) parts.push(...this.pixelBits(bits, looks));
     else if (bits.characters) {
@@ -933,12 +933,12 @@ class Compress {
 
   pixelBits(bits, { picture, width, height }) {
     const values = new Float32Array(fromBase64(bits.pixels).buffer);
-    const most = Math.max(0.1, [...values].sort((a, b) => a - b)[Math.floor(0.995 * (values.length - 1))]);
+    const highest = Math.max(0.1, [...values].sort((a, b) => a - b)[Math.floor(0.995 * (values.length - 1))]);
     const canvas = make("canvas", { width, height, id: "heat" }), pen = canvas.getContext("2d"), data = pen.createImageData(width, height);
-    values.forEach((value, i) => data.data.set([...heat(value / most), 255], 4 * i));
+    values.forEach((value, i) => data.data.set([...heat(value / highest), 255], 4 * i));
     pen.putImageData(data, 0, 0);
     canvas.setAttribute("role", "img");
-    canvas.setAttribute("aria-label", "Bits for each pixel, brighter where there are more");
+    canvas.setAttribute("aria-label", "Bits per pixel, brighter where there are more");
     const note = make("span", { textContent: "" });
     canvas.addEventListener("pointermove", (event) => {
       const box = canvas.getBoundingClientRect();
@@ -946,7 +946,7 @@ class Compress {
       const y = Math.min(height - 1, Math.floor((event.clientY - box.top) / box.height * height));
       note.textContent = ` · at ${x}, ${y}: ${values[y * width + x].toFixed(1)} bits`;
     });
-    const scale = legend(most, "bits per pixel");
+    const scale = legend(highest, "bits per pixel");
     scale.append(note);
     return [make("div", { className: "pictures" }, make("img", { src: pngUrl(picture), alt: "The image" }), canvas), scale];
   }
@@ -958,7 +958,7 @@ class Compress {
     const link = Object.assign(download(bytes, result.name, result.type), { id: "download-restored" });
     const parts = [
       make("h2", { textContent: "Restored" }),
-      make("p", { className: "good", textContent: `Its checks hold: ${bytesText(result.compressed)} gave ${bytesText(result.original)} in ${secondsText(result.seconds)}.` }),
+      make("p", { className: "good", textContent: `Its checks pass: ${bytesText(result.compressed)} became ${bytesText(result.original)} in ${secondsText(result.seconds)}.` }),
       make("div", { className: "row" }, link), this.preview(result, bytes)];
     const place = byId("restored");
     if (place && file !== this.file) place.replaceChildren(...parts);
@@ -1022,7 +1022,7 @@ function listenToTheme() {
 
 async function begin() {
   listenToTheme();
-  // A file dropped next to the places for it must not replace the page.
+  // A file that misses the drop areas must not replace the page.
   for (const kind of ["dragover", "drop"]) window.addEventListener(kind, (event) => event.preventDefault());
   try {
     const response = await fetch("/api/models");

@@ -1,4 +1,4 @@
-"""An mkdocstrings extension that shows examples and indented formulas of our docstrings as blocks of code."""
+"""An mkdocstrings extension that shows examples and indented formulas in our docstrings as blocks of code."""
 
 import re
 from typing import Any
