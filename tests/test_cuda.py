@@ -15,7 +15,7 @@ from ardm.checkpoint import load_model
 from ardm.codec.gpu import has_kernels
 from ardm.config import DepthConfig, PaperTransformerConfig, PaperUNetConfig, RunConfig
 from ardm.data.corpus import Corpus
-from ardm.exact.network import FORCED_OPERATIONS
+from ardm.exact.backends import FORCED_OPERATIONS
 from ardm.likelihood import exact_bits
 from ardm.media import load_corpus
 from ardm.nn.recorded import for_many_calls

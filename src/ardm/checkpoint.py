@@ -30,11 +30,12 @@ from ardm.codec.coding_plan import CodingPlan
 from ardm.config import DataConfig, RunConfig, SoundData, TextData
 from ardm.data.alphabet import Alphabet
 from ardm.errors import CheckpointError
+from ardm.exact.backends import SelfTest
 from ardm.exact.layers import check_bounds
-from ardm.exact.network import ExactNetwork, SelfTest
+from ardm.exact.network import ExactNetwork
 from ardm.exact.outputs import OutputUnits
 from ardm.model import ARDM
-from ardm.orders import Shape
+from ardm.names import Shape
 from ardm.parametrizations import Parametrization
 from ardm.profile import Profile
 from ardm.runtime.files import is_gzip, write_file, written_whole

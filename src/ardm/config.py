@@ -11,18 +11,16 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from tyro.conf import AvoidSubcommands, Suppress, arg
 
-Shape = tuple[int, ...]
+from ardm.names import ORDER_NAMES, Shape
+
 Medium = Literal["text", "images", "sound"]
 TextKind = Literal["text8", "characters", "bytes"]
 ImageKind = Literal["cifar10", "images"]
 SoundKind = Literal["sc09", "audio"]
 Augmentation = Literal["none", "flips", "flips and turns"]
-NamedOrder = Literal["raster", "reverse", "spaced", "halton", "pseudorandom", "strands"]
 ParametrizationName = Literal["data", "direct", "logistic", "companded"]
 MethodName = Literal["ardm", "d3pm-absorbing", "d3pm-uniform", "d3pm-gaussian", "permuted", "causal"]
 
-ORDER_NAMES: tuple[NamedOrder, ...] = get_args(NamedOrder)
-"""Orders determined by integers alone. Files hold an order's index in this list, so new orders go at the end."""
 MIXTURE_NAMES: tuple[ParametrizationName, ...] = ("logistic", "companded")
 """Parametrizations that are mixtures of logistics, for many classes in one stage."""
 MAX_VARIABLES = 2**20

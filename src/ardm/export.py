@@ -4,7 +4,6 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal, get_args
 
 import torch
 from jaxtyping import Int
@@ -18,16 +17,18 @@ from ardm.codec.coding_plan import CodingPlan, orders_and_schedule
 from ardm.codec.format.options import OrderChoice
 from ardm.codec.items import ItemCodec
 from ardm.data.corpus import spread
-from ardm.exact.network import ExactNetwork, SelfTest
+from ardm.exact.backends import SelfTest
+from ardm.exact.network import ExactNetwork
 from ardm.exact.operations import TorchOperations, float_product
 from ardm.exact.outputs import OutputUnits
 from ardm.exact.quantise import calibrate, quantise
 from ardm.likelihood import bound
 from ardm.model import ARDM
+from ardm.names import ScheduleKind
 from ardm.objective import sample_corruption
-from ardm.planner import plan
+from ardm.planner import schedule_of_kind
 from ardm.profile import LossArray
-from ardm.schedule import Schedule, cosine_schedule, full_schedule, uniform_schedule
+from ardm.schedule import Schedule, full_schedule
 
 CALIBRATION_BATCH = 16
 CLIPS = (1.0, 0.8, 0.65, 0.5)
@@ -38,8 +39,7 @@ TEST_ITEMS = 3
 TEST_OUTPUTS = 32
 CALL_BUDGETS = (5, 10, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500, 1000, 2000, 5000, 10_000)
 """Numbers of calls of an exact model's schedules, where they fit, besides its default and one call per variable."""
-ScheduleKind = Literal["planned", "uniform", "cosine"]
-SCHEDULE_KINDS: tuple[ScheduleKind, ...] = get_args(ScheduleKind)
+SCHEDULE_KINDS: tuple[ScheduleKind, ...] = ("planned", "uniform", "cosine")
 """Kinds of schedules to try: planned ones are best for random orders, but perhaps not for the model's own order."""
 PSEUDORANDOM_SEEDS = 4
 """Number of pseudorandom orders to try."""
@@ -77,7 +77,9 @@ def export_model(
     # With strands, only a schedule's numbers of calls matter.
     kinds = SCHEDULE_KINDS[:1] if order.name == "strands" else SCHEDULE_KINDS
     families = [make_schedules(losses, num_calls, kind) for kind in kinds]
-    schedules = best_family(families, lambda family: bits(order, family[default], validation))
+    schedules = families[0]
+    if len(families) > 1:
+        schedules = min(families, key=lambda family: bits(order, family[default], validation))
     coding = CodingPlan(order=order, schedules=schedules, default=default)
     classes = trained.alphabet or parametrization.depth.num_classes
     exact = exact_part(trained.config.to_dict(), shape, classes, trained.sample_rate, network, coding)
@@ -92,13 +94,6 @@ def best_order(bits: Callable[[OrderChoice, Tensor], float], items: Int[Tensor, 
         better = sorted(totals, key=totals.__getitem__)[: -(-len(totals) // 2)]
         totals = {order: totals[order] for order in better}
     return next(iter(totals))
-
-
-def best_family(
-    families: Sequence[tuple[Schedule, ...]], bits: Callable[[tuple[Schedule, ...]], float]
-) -> tuple[Schedule, ...]:
-    """The family of schedules with the fewest bits; a single family is returned without measuring."""
-    return families[0] if len(families) == 1 else min(families, key=bits)
 
 
 def halving_parts(items: Int[Tensor, "N D"]) -> list[Int[Tensor, "P D"]]:
@@ -124,16 +119,9 @@ def candidate_orders() -> list[OrderChoice]:
 def make_schedules(losses: LossArray, num_calls: int, kind: ScheduleKind = "planned") -> tuple[Schedule, ...]:
     """Schedules of a kind for rising budgets that include `num_calls`, and one with a call per variable."""
     num_stages, num_variables = losses.shape
-    max_calls = num_stages * num_variables
-
-    def schedule(calls: int) -> Schedule:
-        if kind == "planned":
-            return plan(losses, calls).schedule
-        make = uniform_schedule if kind == "uniform" else cosine_schedule
-        return make(num_variables, calls, num_stages=num_stages)
-
-    budgets = [calls for calls in sorted({*CALL_BUDGETS, num_calls}) if num_stages <= calls < max_calls]
-    return (*map(schedule, budgets), full_schedule(num_variables, num_stages=num_stages))
+    budgets = [c for c in sorted({*CALL_BUDGETS, num_calls}) if num_stages <= c < num_stages * num_variables]
+    schedules = (schedule_of_kind(kind, losses, calls) for calls in budgets)
+    return (*schedules, full_schedule(num_variables, num_stages=num_stages))
 
 
 def exact_network(

@@ -38,18 +38,8 @@ class SelectiveNetwork(Protocol):
         """The outputs of N variables of each item."""
 
 
-class ARDM(nn.Module):
-    """An autoregressive diffusion model over items of D variables.
-
-    Only the network sees items in their `shape`; everywhere else an item is a row of D = `num_variables` variables.
-    A network that takes several shapes may serve several models, which then share its weights.
-    `depth` holds the classes and stages (`depth.num_classes`).
-
-    >>> from ardm import build, presets
-    >>> model = build.build_ardm(presets.text8_small(), num_classes=4)
-    >>> model.num_stages, model.num_variables, model.num_classes
-    (1, 250, 4)
-    """
+class NetworkModel(nn.Module):
+    """A network, how its outputs become probabilities, and the shape of the items it takes."""
 
     def __init__(self, network: nn.Module, parametrization: Parametrization, shape: tuple[int, ...]) -> None:
         super().__init__()
@@ -63,6 +53,20 @@ class ARDM(nn.Module):
     def num_classes(self) -> int:
         """The number of data classes K."""
         return self.depth.num_classes
+
+
+class ARDM(NetworkModel):
+    """An autoregressive diffusion model over items of D variables.
+
+    Only the network sees items in their `shape`; everywhere else an item is a row of D = `num_variables` variables.
+    A network that takes several shapes may serve several models, which then share its weights.
+    `depth` holds the classes and stages (`depth.num_classes`).
+
+    >>> from ardm import build, presets
+    >>> model = build.build_ardm(presets.text8_small(), num_classes=4)
+    >>> model.num_stages, model.num_variables, model.num_classes
+    (1, 250, 4)
+    """
 
     @property
     def num_stages(self) -> int:

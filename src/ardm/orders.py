@@ -20,8 +20,9 @@ import torch
 from jaxtyping import Bool, Int, UInt64
 from torch import Tensor
 
+from ardm.names import Shape
+
 Order = Int[np.ndarray, "D"]
-Shape = tuple[int, ...]
 
 
 def raster(shape: Shape) -> Order:

@@ -21,14 +21,15 @@ Monge, and the planner rests on three consequences:
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal, no_type_check
+from typing import no_type_check
 
 import numpy as np
 from jaxtyping import Float, Integer
 
+from ardm.names import ScheduleKind, StageSplit
 from ardm.profile import LossArray, as_stages, check_losses, stretch
 from ardm.runtime.jit import compiled
-from ardm.schedule import Schedule, clamp_calls, share_calls
+from ardm.schedule import Schedule, clamp_calls, cosine_schedule, share_calls, uniform_schedule
 
 # The import hook of the tests must not wrap what numba compiles, hence `no_type_check` on such functions.
 
@@ -86,7 +87,7 @@ class BudgetTable:
         return Schedule(starts=(tuple(starts[:0:-1]),), num_steps=starts[0])
 
 
-def plan(losses: LossArray, num_calls: int, *, first_step: int = 0, split: Literal["joint", "even"] = "joint") -> Plan:
+def plan(losses: LossArray, num_calls: int, *, first_step: int = 0, split: StageSplit = "joint") -> Plan:
     """The cheapest schedule with at most `num_calls` calls over all stages, in O(S D log D).
 
     Exact up to rounding. It uses all the calls, or one for each variable where that is fewer. The first
@@ -125,6 +126,18 @@ def plan_gaps(losses: LossArray, num_calls: int, first_step: int, last_step: int
     own = plan(stretch(losses, last_step - first_step), num_calls)
     starts = tuple(tuple(first_step + start for start in stage) for stage in own.schedule.starts)
     return replace(own, schedule=Schedule(starts=starts, num_steps=last_step))
+
+
+def schedule_of_kind(
+    kind: ScheduleKind, losses: LossArray, num_calls: int, first_step: int = 0, last_step: int | None = None
+) -> Schedule:
+    """A schedule for all steps or some of them, planned from the losses or of their shape alone."""
+    num_stages, num_steps = losses.shape
+    last_step = last_step or num_steps
+    if kind == "planned":
+        return plan_gaps(losses, num_calls, first_step, last_step).schedule
+    make = cosine_schedule if kind == "cosine" else uniform_schedule
+    return make(last_step, num_calls, num_stages=num_stages, first_step=first_step)
 
 
 def every_budget(losses: LossArray, max_calls: int | None = None) -> BudgetTable:

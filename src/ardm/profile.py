@@ -12,19 +12,19 @@ cannot keep. There are three remedies, each applied to every stage separately:
 
 import math
 from dataclasses import dataclass
-from typing import Literal, no_type_check
+from typing import no_type_check
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int, Real
 from torch import Tensor
 
+from ardm.names import Smoothing
 from ardm.objective import StepLoss
 from ardm.runtime.jit import compiled
 
 LossArray = Float[np.ndarray, "S D"] | Float[np.ndarray, "D"]
 Counts = Real[np.ndarray, "S D"] | Real[np.ndarray, "D"]
-Method = Literal["sort", "isotonic", "smooth"]
 
 STIFFNESSES = 10.0 ** np.arange(0, 11.5, 0.5)
 """Penalties tried on second differences, relative to the mean weight of a loss; the last bends over ~600 steps."""
@@ -89,7 +89,7 @@ class Profile:
         return means.view_as(self.bits), hits.view_as(self.counts)
 
 
-def monotone(losses: LossArray, counts: Counts | None = None, method: Method = "sort") -> LossArray:
+def monotone(losses: LossArray, counts: Counts | None = None, method: Smoothing = "sort") -> LossArray:
     """The losses made non-increasing in each stage, in the same shape.
 
     Fits are weighted by `counts`, the observations behind each loss. Losses that are NaN or have count 0 were

@@ -25,8 +25,8 @@ from ardm.cli.common import OrderName
 from ardm.cli.main import main
 from ardm.cli.plan import shortened
 from ardm.cli.train import evaluated_items, evaluation_line, profile_line
-from ardm.config import ORDER_NAMES, NamedOrder
 from ardm.data.cifar10 import MD5
+from ardm.names import ORDER_NAMES, NamedOrder
 from ardm.presets import PRESETS
 
 SMALL = ["--item-length", "16", "--layers", "1", "--width", "32", "--batch-size", "8"]

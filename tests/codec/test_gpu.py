@@ -6,7 +6,7 @@ import torch
 pytest.importorskip("triton")
 
 from ardm.codec import gpu, gpu_kernels, gpu_streams
-from ardm.codec.streams import Streams
+from ardm.codec.decoder import Streams
 
 DEVICE, CUDA = torch.device("cuda" if torch.cuda.is_available() else "cpu"), torch.device("cuda")
 

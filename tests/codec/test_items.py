@@ -16,8 +16,8 @@ from ardm.codec.coding_plan import orders_and_schedule
 from ardm.codec.format.options import OrderChoice
 from ardm.codec.items import CPU, ItemCodec
 from ardm.codec.symbols import Rows, symbol_map
-from ardm.config import ORDER_NAMES
 from ardm.depth import BaseDepthMap, DepthMap, absorbing
+from ardm.names import ORDER_NAMES
 from ardm.orders import pseudorandom, raster
 from ardm.parametrizations import DataParametrization, DirectParametrization, LogisticMixtureParametrization
 from ardm.schedule import Schedule, full_schedule, uniform_schedule

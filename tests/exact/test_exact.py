@@ -17,8 +17,9 @@ from ardm.build import build_ardm, build_exact_core, build_parametrization
 from ardm.checkpoint import ExactPart, TrainedModel, exact_part, load_model, save_model
 from ardm.config import DepthConfig, RunConfig
 from ardm.errors import CheckpointError, ExactError
+from ardm.exact.backends import choose_operations
 from ardm.exact.layers import check_bounds
-from ardm.exact.network import ExactNetwork, choose_operations
+from ardm.exact.network import ExactNetwork
 from ardm.exact.operations import CompiledOperations, TorchOperations, available_operations, float_product
 from ardm.export import exact_network, export_model
 from ardm.likelihood import exact_bits

@@ -12,8 +12,8 @@ from ardm.codec.format.archive import ArchiveReader, ArchiveWriter
 from ardm.codec.format.entries import Coded, Entry, Limits, Raw
 from ardm.codec.format.fields import BytesFields, ImageFields, SoundFields, TextFields
 from ardm.codec.format.options import Options, OrderChoice
-from ardm.config import ORDER_NAMES
 from ardm.errors import DamagedError, TooLargeError, UnknownVersionError
+from ardm.names import ORDER_NAMES
 
 TYPED_ERRORS = (DamagedError, UnknownVersionError, TooLargeError)
 

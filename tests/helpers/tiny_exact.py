@@ -28,7 +28,8 @@ from ardm.config import (
     UNetConfig,
 )
 from ardm.data.alphabet import Alphabet
-from ardm.exact.network import ExactNetwork, SelfTest
+from ardm.exact.backends import SelfTest
+from ardm.exact.network import ExactNetwork
 from ardm.export import export_model
 from ardm.model import ARDM
 from ardm.profile import Profile

@@ -5,15 +5,14 @@ import pytest
 
 from ardm.config import ImageData, SoundData, TextData
 from ardm.media import has_corpus
-from ardm.media.medium import GappedItem, steps_to_fill
+from ardm.media.medium import GappedItem
 
 
 @pytest.mark.parametrize(("num_stages", "last"), [(1, 5), (3, 8)])
 def test_gaps_are_filled_after_what_is_known(num_stages, last):
     known = np.array([True, False, True, False, True, False, False, False])
     gaps = GappedItem(values=np.zeros(8, np.int64), known=known, shape=(8,), length=5)
-    assert steps_to_fill(gaps, 8, num_stages) == (3, last)
-    assert steps_to_fill(None, 8, num_stages) == (0, 8)
+    assert gaps.steps(num_stages) == (3, last)
 
 
 def test_a_published_data_set_is_recognised(tmp_path):

@@ -8,7 +8,7 @@ from ardm.media.medium import GappedItem
 from ardm.runtime.device import Runtime
 from ardm.schedule import uniform_schedule
 from ardm.tasks.draw import DrawOptions
-from ardm.tasks.fill import fill, steps_of_gaps
+from ardm.tasks.fill import fill
 from ardm.tasks.load import LoadedModel
 
 
@@ -23,7 +23,7 @@ def test_what_is_known_is_kept(kind, order):
     known[12:] = False
     gaps = GappedItem(values=np.where(known, 5, 0), known=known, shape=(16,), length=12)
     model = loaded(kind)
-    first, last = steps_of_gaps(model, gaps)
+    first, last = gaps.steps(model.ardm.num_stages)
     assert (first, last) == (8, 12 if kind == "text" else 16)
     drawn = fill(model, gaps, uniform_schedule(last, 4, num_stages=model.ardm.num_stages, first_step=first),
                  DrawOptions(num_items=3, order=order, num_states=2))  # fmt: skip

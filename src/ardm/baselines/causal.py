@@ -29,6 +29,7 @@ from ardm.likelihood import (
     mean_bits,
     passes_in_words,
 )
+from ardm.model import NetworkModel
 from ardm.objective import Losses
 from ardm.orders import check_orders, random_orders
 from ardm.parametrizations import Parametrization
@@ -52,7 +53,7 @@ class IncrementalNetwork(Protocol):
         """A function to call with the tokens of each place in turn; it returns the outputs there."""
 
 
-class Autoregressive(nn.Module):
+class Autoregressive(NetworkModel):
     """A causal network and how its outputs become probabilities. Items are rows of D variables.
 
     >>> import dataclasses
@@ -65,23 +66,13 @@ class Autoregressive(nn.Module):
     num_stages: ClassVar[int] = 1
 
     def __init__(self, network: nn.Module, parametrization: Parametrization, shape: tuple[int, ...]) -> None:
-        super().__init__()
         if not isinstance(network, CausalNetwork):
             raise ValueError(f"an autoregressive model needs a causal network; {type(network).__name__} is not one")
         if parametrization.depth.num_stages != 1:
             raise ValueError(f"an autoregressive model has one stage, got {parametrization.depth.num_stages}")
         if not shape or min(shape) < 1:
             raise ValueError(f"an item needs a shape of at least one variable, got {shape}")
-        self.network = network
-        self.parametrization = parametrization
-        self.depth = parametrization.depth
-        self.shape = shape
-        self.num_variables = math.prod(shape)
-
-    @property
-    def num_classes(self) -> int:
-        """The number of data classes K."""
-        return self.depth.num_classes
+        super().__init__(network, parametrization, shape)
 
     @property
     def num_calls(self) -> int:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from ardm.config import NamedOrder
 from ardm.errors import UsageError
+from ardm.names import NamedOrder
 from ardm.runtime.launch import launched_rank
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from ardm.checkpoint import AnyTrained
 
-ScheduleName = Literal["planned", "cosine", "uniform"]
 OrderName = Literal["random", NamedOrder]
 Order = Annotated[OrderName, tyro.conf.arg(help="Order of the variables; random draws one for each item.")]
 OutputPath = Annotated[Path | None, tyro.conf.arg(aliases=["-o"])]

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -12,7 +12,6 @@ from ardm.cli.common import (
     Device,
     Order,
     OutputPath,
-    ScheduleName,
     Seed,
     facts_of,
     hardware,
@@ -21,6 +20,7 @@ from ardm.cli.common import (
     require_positive,
 )
 from ardm.errors import UsageError
+from ardm.names import ScheduleKind, Split
 from ardm.runtime.files import check_writable, to_json, write_output
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ class Evaluate:
     order: Order = "random"
     calls: int | None = None
     """Network calls per item; by default one per variable."""
-    schedule: ScheduleName = "planned"
+    schedule: ScheduleKind = "planned"
     """How --calls are spread over the steps. A plan suits random and spread-out orders, but not raster; strands ignore
     it, since each call takes a variable of every strand."""
     diffusion_steps: int | None = None
     """Score an order-agnostic ARDM or an absorbing D3PM as an absorbing D3PM with this many steps."""
-    split: Literal["train", "valid", "test", "all"] | None = None
+    split: Split | None = None
     """Split to score. Default: test for a published set or the data the model was trained on, all for other data."""
     items: int | None = 1000
     """Number of items to score, evenly spread over the split (None for all)."""

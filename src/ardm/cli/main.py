@@ -19,7 +19,7 @@ from ardm.cli.demo import Demo
 from ardm.cli.evaluate import Evaluate
 from ardm.cli.export import Export
 from ardm.cli.info import Info
-from ardm.cli.messages import PARSING, one_line, unknown_arguments
+from ardm.cli.messages import PARSING, join_help_lines, one_line, unknown_arguments
 from ardm.cli.models import Models
 from ardm.cli.plan import Plan
 from ardm.cli.report import Report
@@ -74,6 +74,8 @@ def main(arguments: list[str] | None = None) -> int:
 def parse(arguments: list[str]) -> Any:
     """The command that the arguments name; a one-line UsageError if there is none."""
     complaint, name = io.StringIO(), name_of(arguments)
+    if {"-h", "--help"} & {*arguments}:
+        join_help_lines()
     train = train_command(arguments) if name == "ardm train" else Train  # its flags depend on the preset
     commands: Any = Union[Annotated[train, tyro.conf.subcommand("train")], *get_args(Command)[1:]]
     try:

@@ -4,6 +4,7 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import tyro
@@ -14,6 +15,19 @@ HELP_INDENT = 8
 """Lines indented this far explain an option; `--help` shows them too."""
 LEFT_OUT = ("For full helptext", "Argument helptext", "Got errors", "Perhaps you meant", "Arguments similar to")
 """First words of the paragraphs that `one_line` leaves out."""
+
+
+@cache
+def join_help_lines() -> None:
+    """Make `--help` show a field's docstring as one paragraph; tyro 1.0 breaks it before indented lines."""
+    import docstring_parser
+
+    def joined(obj: Any, parse: Any = docstring_parser.parse_from_object) -> Any:
+        for described in (parsed := parse(obj)).params:
+            described.description = " ".join((described.description or "").split())
+        return parsed
+
+    docstring_parser.parse_from_object = joined  # type: ignore[assignment]
 
 
 def unknown_arguments(words: Sequence[str], command: Any, name: str) -> str:

@@ -4,11 +4,12 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from ardm.cli.common import OutputPath, require_calls, require_positive
+from ardm.names import Smoothing, StageSplit
 from ardm.runtime.files import to_json
 
 if TYPE_CHECKING:
@@ -30,9 +31,9 @@ class Plan:
     """A run's folder, a model file, or a profile (.npy or .json: D or S x D bits)."""
     calls: int
     """The budget: network calls per item, over all stages."""
-    split: Literal["joint", "even"] = "joint"
+    split: StageSplit = "joint"
     """How several stages share the calls: so that the fewest bits are lost, or evenly (the paper's)."""
-    method: Literal["smooth", "isotonic", "sort"] | None = None
+    method: Smoothing | None = None
     """How a noisy profile is made monotone: by default smooth for a model, sort (the paper's) for a file."""
     output: OutputPath = None
     """Draw the profile and the schedule in this image file."""

@@ -4,13 +4,13 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
-from ardm.cli.common import BatchSize, Device, OutputPath, ScheduleName, Seed, progress, require_calls, require_positive
-from ardm.config import NamedOrder
+from ardm.cli.common import BatchSize, Device, OutputPath, Seed, progress, require_calls, require_positive
 from ardm.errors import UsageError
+from ardm.names import NamedOrder, Scale, ScheduleKind, Split
 from ardm.runtime.files import check_writable, check_writable_folder, to_json, write_output
 
 
@@ -28,11 +28,11 @@ class ReportCalls:
     """Orders scored exactly, one variable per call; default: all but strands for text, three for images, else none."""
     passes: int = 16
     """Steps drawn per item to estimate the bound with one variable per call."""
-    schedules: tuple[ScheduleName, ...] = ("planned", "cosine", "uniform")
+    schedules: tuple[ScheduleKind, ...] = ("planned", "cosine", "uniform")
     """Schedules compared in random orders."""
     planned_in: tuple[NamedOrder, ...] = ("raster", "spaced", "halton")
     """Orders in which planned schedules are scored exactly."""
-    split: Literal["train", "valid", "test", "all"] | None = None
+    split: Split | None = None
     """Split to score. Default: test for a published set or the data the model was trained on, all for other data."""
     items: int = 200
     """Number of items to score, spread over the split."""
@@ -95,7 +95,7 @@ class ReportPaper:
     """A folder with one folder per run; a file TABLE.md in it is shown below the table of that name."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FOLDER")]
     """Folder to write the report to."""
-    scale: Literal["minutes", "paper"] = "minutes"
+    scale: Scale = "minutes"
     """Which runs to report: those of minutes on one GPU, or those with the paper's own networks and steps."""
     run_missing: bool = False
     """First train and measure what is missing, which takes hours at the minutes scale and weeks at the paper's."""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ardm.cli.common import Device, Order, OutputPath, ScheduleName, Seed, progress, require_calls, require_positive
+from ardm.cli.common import Device, Order, OutputPath, Seed, progress, require_calls, require_positive
 from ardm.errors import UsageError
+from ardm.names import ScheduleKind
 
 if TYPE_CHECKING:
     from ardm.media.medium import GappedItem, Medium
@@ -29,7 +30,7 @@ class SamplerFlags:
     calls: int | None = None
     """Network calls per sample; fewer are faster but less accurate. Default: one per variable, or per step of a D3PM
     (only an absorbing D3PM can take another number)."""
-    schedule: ScheduleName = "planned"
+    schedule: ScheduleKind = "planned"
     """How --calls are spread over the steps."""
     order: Order = "random"
     temperature: float = 1.0
@@ -84,14 +85,13 @@ class SamplerFlags:
 
     def draw(self, loaded: "LoadedModel", medium: "Medium", gaps: "GappedItem | None" = None) -> None:
         """Draw items of an ARDM, or fill the gaps of one, and write them."""
-        from ardm.media.medium import steps_to_fill
         from ardm.tasks.draw import draw
         from ardm.tasks.fill import fill
         from ardm.tasks.plan import make_schedule
 
         model = loaded.ardm
         require_calls(self.calls, model.num_stages)
-        steps = steps_to_fill(gaps, model.num_variables, model.num_stages)
+        steps = () if gaps is None else gaps.steps(model.num_stages)
         schedule = make_schedule(loaded.trained, self.calls, self.schedule, *steps)
         verb = partial(draw, loaded, schedule) if gaps is None else partial(fill, loaded, gaps, schedule)
         self.write(verb, schedule.num_calls, medium, loaded.runtime, gaps)

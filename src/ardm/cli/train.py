@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, make_dataclass, replace
+from dataclasses import dataclass, fields, make_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -113,20 +113,25 @@ class TrainImages(Train):
     """Train on CIFAR-10's validation images too, for a final run; validation is then not held out."""
 
 
+SWITCHES = {"--debug", *(f"--{f.name.replace('_', '-')}" for f in fields(TrainImages) if f.type is bool)}
+"""Flags without a value."""
+
+
 def train_command(arguments: Sequence[str]) -> type[Train]:
     """`Train` with the defaults that the arguments imply, or with the flags of all presets if they name none."""
     base: type[Train] = TrainImages
     namespace: dict[str, Any] = {"__doc__": Train.__doc__}
-    if (preset := preset_in(arguments)) is None:
-        fields: list[Any] = [("config", Annotated[config_of_all_presets(), WITHOUT_NAME])]
+    if (preset := preset_in(arguments, SWITCHES)) is None:
+        members: list[Any] = [("config", Annotated[config_of_all_presets(), WITHOUT_NAME])]
     else:
         start = namespace["start"] = start_of(preset, arguments)
-        fields = [("config", Annotated[RunConfig, WITHOUT_NAME], start.config)]
+        members = [("config", Annotated[RunConfig, WITHOUT_NAME], start.config)]
         if isinstance(data := start.config.data, ImageData):
-            fields.append(("size", str, f"{data.width}x{data.height}"))
+            on_all = tyro.conf.arg(help_behavior_hint=f"(default: {not data.holds_out})")
+            members += [("size", str, f"{data.width}x{data.height}"), ("train_on_all", Annotated[bool, on_all], False)]
         else:
             base = Train
-    return make_dataclass("Train", fields, bases=(base,), namespace=namespace, frozen=True, kw_only=True)
+    return make_dataclass("Train", members, bases=(base,), namespace=namespace, frozen=True, kw_only=True)
 
 
 def in_flags(message: str) -> str:

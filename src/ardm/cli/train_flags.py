@@ -1,6 +1,6 @@
 """Flags of `ardm train`: the fields of a run's configuration, with the values that the other arguments imply."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
@@ -13,9 +13,6 @@ from ardm.presets import PRESETS, parametrization_with
 
 if TYPE_CHECKING:
     from ardm.checkpoint import TrainedModel
-
-SWITCHES = ("--resume", "--train-on-all", "--no-compile", "--fsdp", "--debug")
-"""Flags without a value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,11 +63,11 @@ def _saved_or_preset(preset: str, arguments: Sequence[str]) -> Start:
     return Start(config=config, initial=initial)
 
 
-def preset_in(arguments: Sequence[str]) -> str | None:
-    """The preset that the arguments name; None if there is none."""
+def preset_in(arguments: Sequence[str], switches: Collection[str]) -> str | None:
+    """The preset that the arguments name; None if there is none. Switches are flags without a value."""
     previous = ""
     for word in arguments:
-        is_value = previous.startswith("--") and "=" not in previous and flag_in(previous) not in SWITCHES
+        is_value = previous.startswith("--") and "=" not in previous and flag_in(previous) not in switches
         if word in PRESETS and not is_value:
             return word
         previous = word

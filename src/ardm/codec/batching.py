@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from ardm.orders import Shape
+from ardm.names import Shape
 from ardm.runtime.cuda_graphs import own_stream
 
 Result = TypeVar("Result")

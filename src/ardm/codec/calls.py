@@ -23,7 +23,7 @@ from torch.nn.utils.rnn import pad_sequence
 from ardm.codec.symbols import Rows
 from ardm.depth import DepthMap
 from ardm.model import Mask, PerItem, Values, Where
-from ardm.orders import Shape
+from ardm.names import Shape
 from ardm.schedule import Schedule
 
 

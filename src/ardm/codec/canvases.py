@@ -13,7 +13,7 @@ from torch import Tensor
 from ardm.codec.batching import Batching, packed
 from ardm.codec.calls import Items
 from ardm.codec.windows import Canvas, Window, bundles, cut, num_bundles, num_windows, paste
-from ardm.orders import Shape
+from ardm.names import Shape
 
 SLAB_VARIABLES = 2**21
 """Variables of the windows that are held in memory at once, or those of one batch if that holds more."""

@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Int
 
 from ardm.codec.format.options import MAX_SEED, OrderChoice
-from ardm.config import ORDER_NAMES
 from ardm.errors import UsageError
-from ardm.orders import NAMED_ORDERS, Shape, pseudorandom
+from ardm.names import ORDER_NAMES, Shape
+from ardm.orders import NAMED_ORDERS, pseudorandom
 from ardm.schedule import Schedule, in_strands
 
 

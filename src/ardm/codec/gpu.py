@@ -13,8 +13,8 @@ from jaxtyping import Int, Int32, Integer
 from torch import Tensor
 
 from ardm.codec import frequencies
+from ardm.codec.decoder import Streams
 from ardm.codec.frequencies import TOTAL_WEIGHT
-from ardm.codec.streams import Streams
 from ardm.codec.tables import EXPONENTIAL
 
 MAX_WIDTH = 1024

@@ -1,7 +1,7 @@
 """Triton kernels for softmax weights and for the entropy decoder, so that decoding need not wait for a CPU.
 
-The rules are in `frequencies` and `coder`. A program computes the weights of a tile of rows, or reads one stream symbol
-by symbol in one warp; the GPU reads many streams at a time.
+The rules are in `frequencies` and `encoder`. A program computes the weights of a tile of rows, or reads one stream
+symbol by symbol in one warp; the GPU reads many streams at a time.
 
 Each kernel is compiled once per width of rows and never specialised on other arguments, so that the tested code is the
 code in use.

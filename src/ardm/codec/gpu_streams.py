@@ -9,9 +9,9 @@ from torch import Tensor
 
 from ardm.codec import frequencies, gpu_kernels
 from ardm.codec.calls import to_device
-from ardm.codec.coder import Encoder
+from ardm.codec.decoder import Streams, rows_between
+from ardm.codec.encoder import Encoder
 from ardm.codec.gpu import exponential
-from ardm.codec.streams import Streams, rows_between
 
 
 class GpuStreams(Streams):

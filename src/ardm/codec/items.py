@@ -25,12 +25,12 @@ from torch import Tensor
 
 from ardm.codec.batching import DEFAULT_BATCHING, Batching, OnBatch, map_batches, packed, rows_per_batch
 from ardm.codec.calls import Batch, Group, IntegerNetwork, Items, NetworkCaller
-from ardm.codec.coder import CHECK_BITS, Encoder
+from ardm.codec.decoder import Streams
+from ardm.codec.encoder import CHECK_BITS, Encoder
 from ardm.codec.gpu import streams_for
-from ardm.codec.streams import Streams
 from ardm.codec.symbols import SymbolMap, symbol_map
 from ardm.codec.tables import WEIGHT_BITS
-from ardm.orders import Shape
+from ardm.names import Shape
 from ardm.parametrizations import Parametrization
 from ardm.schedule import Schedule
 

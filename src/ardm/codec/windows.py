@@ -20,7 +20,7 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Bool, Integer
 
-from ardm.orders import Shape
+from ardm.names import Shape
 
 OVERLAP_DIVISOR = 8
 """Neighbours share 1 / OVERLAP_DIVISOR of a window."""

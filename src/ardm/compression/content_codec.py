@@ -23,7 +23,7 @@ from ardm.errors import ArdmError, CheckpointError, DamagedError, DataError, Unk
 from ardm.media import medium_of
 from ardm.media.contents import Content
 from ardm.media.layout import Placement
-from ardm.orders import Shape
+from ardm.names import Shape
 from ardm.parametrizations import Parametrization
 from ardm.pretrained import find_model, is_model
 from ardm.schedule import Schedule

@@ -81,7 +81,8 @@ class Restorer:
                 files.setdefault(model, []).append(source.path)
         missing = [model for model in files if not self.models.has(model)]
         if missing:
-            needs = ", ".join(f"{_need(files[model])} model {model}" for model in missing)
+            who = (f"{f[0]} needs" if len(f := files[model]) == 1 else f"{len(f)} files need" for model in missing)
+            needs = ", ".join(f"{files} model {model}" for files, model in zip(who, missing, strict=True))
             are, them = ("are", "them") if len(missing) > 1 else ("is", "it")
             message = f"nothing was restored: {needs}, which {are} not available; give {them} with --model"
             raise UnknownModelError(message)
@@ -191,7 +192,3 @@ def _is_one(sources: Sequence[Source], entries: Sequence[str]) -> bool:
 
 def _stem(name: str, suffix: str) -> str:
     return name.removesuffix(suffix) if name.endswith(suffix) else f"{name}.restored"
-
-
-def _need(files: Sequence[Path]) -> str:
-    return f"{files[0]} needs" if len(files) == 1 else f"{len(files)} files need"

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from ardm.config import Augmentation
 from ardm.data.alphabet import Alphabet
-from ardm.orders import Shape
+from ardm.names import Shape, Split
 
-Split = Literal["train", "valid", "test", "all"]
 SPLITS: tuple[Literal["train", "valid", "test"], ...] = ("train", "valid", "test")
 
 Piece = Integer[np.ndarray, "..."]

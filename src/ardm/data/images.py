@@ -16,11 +16,11 @@ from jaxtyping import Int, UInt8
 from torch import Tensor
 
 from ardm.config import Augmentation
-from ardm.data.corpus import PieceCorpus, PieceSampler, Split
+from ardm.data.corpus import PieceCorpus, PieceSampler
 from ardm.data.folders import split_folder
 from ardm.data.image_files import IMAGE_SUFFIXES, opened_image, unpacked
 from ardm.errors import DataError, UsageError
-from ardm.orders import Shape
+from ardm.names import Shape, Split
 
 Pixels = UInt8[np.ndarray, "_ _ _"]
 """Height, width, channels."""

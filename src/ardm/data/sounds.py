@@ -17,11 +17,11 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from ardm.config import Augmentation
-from ardm.data.corpus import PieceCorpus, PieceSampler, Split
+from ardm.data.corpus import PieceCorpus, PieceSampler
 from ardm.data.folders import split_folder
 from ardm.data.sound_files import SOUND_SUFFIXES, read_sound
 from ardm.errors import DataError
-from ardm.orders import Shape
+from ardm.names import Shape, Split
 
 Samples = Int16[np.ndarray, "_"]
 """A mono clip."""

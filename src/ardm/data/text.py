@@ -12,11 +12,11 @@ from jaxtyping import Integer
 
 from ardm.config import TextKind
 from ardm.data.alphabet import BYTES, Alphabet, alphabet_of, check_utf8
-from ardm.data.corpus import PieceSampler, Split
+from ardm.data.corpus import PieceSampler
 from ardm.data.folders import files_below
 from ardm.data.packed.shards import SUFFIX
 from ardm.errors import DataError
-from ardm.orders import Shape
+from ardm.names import Shape, Split
 
 TEXT8_ALPHABET = Alphabet(characters=" abcdefghijklmnopqrstuvwxyz")
 TEXT8_HOLD_OUT = 5_000_000

@@ -11,7 +11,7 @@ from jaxtyping import Bool
 from ardm.codec.format.fields import Fields
 from ardm.codec.windows import Canvas
 from ardm.media.contents import Content
-from ardm.orders import Shape
+from ardm.names import Shape
 
 F = TypeVar("F", bound=Fields)
 

@@ -14,7 +14,7 @@ from ardm.checkpoint import AnyTrained
 from ardm.codec.format.fields import Fields
 from ardm.data.corpus import Corpus
 from ardm.media.layout import Layout
-from ardm.orders import Shape
+from ardm.names import Shape
 from ardm.sample import Given, given_first
 
 
@@ -28,6 +28,13 @@ class GappedItem:
     shape: Shape
     length: int
     """End of the variables that are known or filled (a text may be shorter than the model's items)."""
+
+    def steps(self, num_stages: int) -> tuple[int, int]:
+        """The start and the end of the range of steps that fill the gaps.
+
+        Stages after the first need whole items, so only models of one stage stop at the item's length.
+        """
+        return int(self.known.sum()), self.length if num_stages == 1 else self.known.size
 
     def given(self, count: int, device: torch.device) -> Given:
         """The known variables, for a number of samples."""
@@ -47,16 +54,6 @@ def gapped(values: Integer[np.ndarray, "..."], known: Bool[np.ndarray, "..."]) -
     """An item with these values where they are known, in the shape of the arrays."""
     shown = np.where(known, values, 0).astype(np.int64).ravel()
     return GappedItem(values=shown, known=known.ravel(), shape=known.shape, length=known.size)
-
-
-def steps_to_fill(gaps: GappedItem | None, num_variables: int, num_stages: int) -> tuple[int, int]:
-    """The start and the end of the range of steps that fill the gaps; all steps if there are no gaps.
-
-    Stages after the first need whole items, so only models of one stage stop at the item's length.
-    """
-    if gaps is None:
-        return 0, num_variables
-    return int(gaps.known.sum()), gaps.length if num_stages == 1 else num_variables
 
 
 @dataclass(frozen=True, kw_only=True)

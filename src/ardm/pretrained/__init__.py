@@ -15,7 +15,7 @@ from ardm.runtime.files import is_gzip
 if TYPE_CHECKING:
     import torch
 
-    from ardm.checkpoint import AnyTrained, TrainedModel
+    from ardm.checkpoint import TrainedModel
 
 FOLDER = Path(__file__).parent
 MODEL_SUFFIX, CARD_SUFFIX = ".model", ".md"
@@ -36,13 +36,6 @@ def load(source: str | Path, device: "torch.device | str" = "cpu") -> "TrainedMo
     from ardm.checkpoint import load_model
 
     return load_model(find_model(source), device)
-
-
-def load_any(source: str | Path, device: "torch.device | str" = "cpu") -> "AnyTrained":
-    """The model or baseline at a path, with a bundled name, or at OWNER/NAME[/FILE] on the Hugging Face hub."""
-    from ardm import checkpoint
-
-    return checkpoint.load_any(find_model(source), device)
 
 
 def bundled_models() -> dict[str, Path]:

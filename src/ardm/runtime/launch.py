@@ -19,7 +19,7 @@ from ardm.runtime.signals import ignore_signals
 REPORT_DELAY = 0.5
 """Seconds that the other processes wait, so that rank 0 can report an error that all of them have."""
 SECONDS_BETWEEN_CHECKS, MAX_MISSED_CHECKS = 1.0, 3
-"""A waiting process checks every so many seconds that torchrun is alive, and exits after this many missed checks."""
+"""How often a waiting process checks that torchrun is alive, and after how many missed checks it exits."""
 END_BY_SIGNAL: dict[int, tuple[str, int]] = {
     signal.SIGINT: ("interrupted", 1),
     signal.SIGTERM: ("terminated", 128 + signal.SIGTERM),

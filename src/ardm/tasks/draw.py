@@ -21,8 +21,8 @@ from ardm.codec.format.options import OrderChoice
 from ardm.errors import UsageError
 from ardm.media.medium import GappedItem
 from ardm.model import ARDM
+from ardm.names import Shape
 from ardm.nn.recorded import for_many_calls
-from ardm.orders import Shape
 from ardm.parametrizations import LogisticMixtureParametrization
 from ardm.runtime.device import Runtime
 from ardm.sample import BATCH_SIZE, batch_generator, batch_sizes, sample_chain

@@ -1,15 +1,10 @@
 """Fill the gaps of an item, given the rest of it."""
 
-from ardm.media.medium import GappedItem, steps_to_fill
+from ardm.media.medium import GappedItem
 from ardm.schedule import Schedule
 from ardm.tasks.draw import DEFAULTS, Drawn, DrawOptions, draw
 from ardm.tasks.load import LoadedModel
 from ardm.tasks.plan import make_schedule
-
-
-def steps_of_gaps(loaded: LoadedModel, gaps: GappedItem) -> tuple[int, int]:
-    """The start and the end of the range of steps that fill the gaps."""
-    return steps_to_fill(gaps, len(gaps.values), loaded.ardm.num_stages)
 
 
 def fill(
@@ -26,5 +21,5 @@ def fill(
     b'the c'
     """
     loaded = loaded.for_shape(gaps.shape)
-    schedule = schedule or make_schedule(loaded.trained, None, "planned", *steps_of_gaps(loaded, gaps))
+    schedule = schedule or make_schedule(loaded.trained, None, "planned", *gaps.steps(loaded.ardm.num_stages))
     return draw(loaded, schedule, options, gaps)

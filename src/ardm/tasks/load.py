@@ -3,13 +3,13 @@
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from ardm import pretrained
+from ardm import checkpoint, pretrained
 from ardm.baselines.causal import Autoregressive
 from ardm.baselines.d3pm import from_ardm
 from ardm.checkpoint import Trained, TrainedBaseline, TrainedModel
 from ardm.errors import UsageError
 from ardm.model import ARDM
-from ardm.orders import Shape
+from ardm.names import Shape
 from ardm.runtime.device import Runtime
 
 
@@ -59,7 +59,7 @@ def load_any(source: str | Path, device: str | Runtime | None = None) -> LoadedM
     'LoadedModel'
     """
     runtime = _runtime(device)
-    trained = pretrained.load_any(source, runtime.device)
+    trained = checkpoint.load_any(pretrained.find_model(source), runtime.device)
     if isinstance(trained, TrainedBaseline):
         return LoadedBaseline(trained=trained, runtime=runtime)
     return LoadedModel(trained=trained, runtime=runtime)

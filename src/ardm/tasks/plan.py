@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
@@ -13,18 +12,18 @@ from ardm.checkpoint import TrainedModel, load_profile
 from ardm.codec.coding_plan import orders_and_schedule
 from ardm.codec.format.options import OrderChoice
 from ardm.errors import DataError, UsageError
-from ardm.orders import Shape, random_stage_orders
-from ardm.planner import plan_gaps
+from ardm.names import ScheduleKind, Shape, Smoothing
+from ardm.orders import random_stage_orders
+from ardm.planner import schedule_of_kind
 from ardm.pretrained import find_model
-from ardm.profile import Method, Profile, monotone, stretch
+from ardm.profile import Profile, monotone, stretch
 from ardm.runtime.files import to_json, write_output, written_whole
-from ardm.schedule import Schedule, cosine_schedule, full_schedule, uniform_schedule
+from ardm.schedule import Schedule, full_schedule
 
 Losses = Float[np.ndarray, "S D"]
-ScheduleKind = Literal["planned", "cosine", "uniform"]
 
 
-def read_losses(source: str | Path, method: Method | None = None) -> Losses:
+def read_losses(source: str | Path, method: Smoothing | None = None) -> Losses:
     """The monotone losses of a profile file or of a model (without building its network).
 
     By default a model's losses are smoothed, and a file's are sorted as in the paper.
@@ -69,7 +68,7 @@ def write_profile(path: Path, profile: Profile) -> None:
         np.save(file, bits)
 
 
-def monotone_losses(profile: Profile, method: Method = "smooth") -> Losses:
+def monotone_losses(profile: Profile, method: Smoothing = "smooth") -> Losses:
     """The losses of a profile made monotone; a UsageError unless every stage has been measured."""
     if not is_measured(profile):
         raise UsageError(
@@ -106,10 +105,8 @@ def make_schedule(
     num_stages, num_steps = trained.model.num_stages, last_step or trained.model.num_variables
     if num_calls is None:
         return full_schedule(num_steps, num_stages=num_stages, first_step=first_step)
-    if kind == "planned":
-        return plan_gaps(planning_losses(trained), num_calls, first_step, num_steps).schedule
-    make = cosine_schedule if kind == "cosine" else uniform_schedule
-    return make(num_steps, num_calls, num_stages=num_stages, first_step=first_step)
+    losses = planning_losses(trained) if kind == "planned" else np.zeros((num_stages, num_steps))
+    return schedule_of_kind(kind, losses, num_calls, first_step, num_steps)
 
 
 def make_orders(

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from ardm.baselines import methods
 from ardm.checkpoint import AnyTrained
-from ardm.data.corpus import Split, spread
+from ardm.data.corpus import spread
 from ardm.likelihood import Estimate, bound, exact_bits, mean_bits, schedule_bits_bound, variable_bits
 from ardm.media import medium_of
+from ardm.names import Split
 from ardm.schedule import Schedule
 from ardm.tasks.draw import States
 from ardm.tasks.load import LoadedBaseline, LoadedModel

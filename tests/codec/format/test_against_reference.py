@@ -28,11 +28,11 @@ from ardm.codec.format.options import Options, OrderChoice
 from ardm.codec.format.short import is_short
 from ardm.compression import content_codec
 from ardm.compression.content_codec import CodecSet, ContentCodec
-from ardm.config import ORDER_NAMES
 from ardm.errors import DamagedError, TooLargeError, UnknownModelError, UnknownVersionError
 from ardm.exact.layers import check_bounds
 from ardm.exact.operations import available_operations
 from ardm.media.contents import Content, content_of, value_of
+from ardm.names import ORDER_NAMES
 
 Value = str | bytes | np.ndarray
 

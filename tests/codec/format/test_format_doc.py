@@ -13,12 +13,12 @@ from test_archive import GOLDEN_APPENDED
 
 from ardm.checkpoint import TrainedModel, load_model
 from ardm.codec.calls import Items
-from ardm.codec.coder import Encoder
 from ardm.codec.coding_plan import orders_and_schedule
+from ardm.codec.decoder import Streams
+from ardm.codec.encoder import Encoder
 from ardm.codec.format.archive import ArchiveReader
 from ardm.codec.frequencies import log_scale_range, softmax_weights
 from ardm.codec.items import ItemCodec
-from ardm.codec.streams import Streams
 from ardm.codec.symbols import Rows, symbol_map
 from ardm.codec.tables import EXPONENTIAL, GROWTH, INVERSE_SCALE, LOGISTIC_TAIL
 from ardm.codec.windows import bundles

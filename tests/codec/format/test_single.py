@@ -21,8 +21,8 @@ from ardm.codec.format.options import (
 )
 from ardm.codec.format.single import SINGLE_MAGIC, is_single, read_single, single_length, write_single
 from ardm.codec.format.wire import Cursor, check_of, deflate, inflate, uint32, varint
-from ardm.config import ORDER_NAMES
 from ardm.errors import DamagedError, TooLargeError, UnknownModelError, UnknownVersionError
+from ardm.names import ORDER_NAMES
 from ardm.orders import NAMED_ORDERS
 
 UNLIMITED = Limits(content_bytes=2**70, chunks=2**70)

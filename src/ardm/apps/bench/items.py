@@ -6,12 +6,12 @@ from typing import Literal
 import numpy as np
 
 from ardm.codec.format.fields import ImageFields, SoundFields
-from ardm.data.corpus import Corpus, Split, spread
+from ardm.data.corpus import Corpus, spread
 from ardm.data.images import Pixels
 from ardm.data.sound_files import Sound
 from ardm.data.sounds import ZERO_CLASS
 from ardm.media.contents import Content, frames_of, pixels_of
-from ardm.orders import Shape
+from ardm.names import Shape, Split
 
 Media = Literal["images", "text", "bytes", "audio"]
 Item = bytes | Pixels | Sound

@@ -12,11 +12,11 @@ from jaxtyping import Bool, Int
 from ardm.apps.demo.models import DemoModel
 from ardm.data.alphabet import Alphabet
 from ardm.media.contents import pixels_of
-from ardm.media.medium import GappedItem
+from ardm.media.medium import GappedItem, gapped
 from ardm.media.text.gaps import parse_gaps
 from ardm.media.text.medium import TextMedium
 from ardm.tasks.draw import Drawn, DrawOptions
-from ardm.tasks.fill import fill, steps_of_gaps
+from ardm.tasks.fill import fill
 
 GAP_ORDER = "halton"
 """An order that spreads variables out, which costs the fewest bits with few calls."""
@@ -48,7 +48,7 @@ def fill_examples(model: DemoModel, num_items: int, num_samples: int, seed: int)
     options, filled = DrawOptions(order=GAP_ORDER, temperature=GAP_TEMPERATURE, **how), []
     gapped = _gapped_images(model) if model.medium == "images" else _gapped_texts(model)
     for name, original, gaps in islice(gapped, num_items):
-        schedule = model.schedule(GAP_CALLS, *steps_of_gaps(model, gaps))
+        schedule = model.schedule(GAP_CALLS, *gaps.steps(model.ardm.num_stages))
         filled.append(Filled(name=name, original=original, gaps=gaps, drawn=fill(model, gaps, schedule, options)))
     return filled
 
@@ -58,10 +58,8 @@ def _gapped_images(model: DemoModel) -> Iterator[Gapped]:
     for example in model.examples:
         pixels = pixels_of(example.content)
         if pixels.shape[2] == model.ardm.shape[2]:
-            known = ~np.broadcast_to(middle(*pixels.shape[:2])[:, :, None], pixels.shape).ravel()
-            original = pixels.ravel().astype(np.int64)
-            gaps = GappedItem(values=original * known, known=known, shape=pixels.shape, length=pixels.size)
-            yield example.name, original, gaps
+            known = ~np.broadcast_to(middle(*pixels.shape[:2])[:, :, None], pixels.shape)
+            yield example.name, pixels.ravel().astype(np.int64), gapped(pixels, known)
 
 
 def _gapped_texts(model: DemoModel) -> Iterator[Gapped]:

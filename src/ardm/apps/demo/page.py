@@ -16,10 +16,10 @@ from ardm.apps.report.pages import render
 from ardm.apps.serve.display import readable
 from ardm.codec.format.fields import SoundFields
 from ardm.data.sound_files import wav_file
-from ardm.data.sounds import ZERO_CLASS
 from ardm.media.contents import frames_of, pixels_of
-from ardm.media.images.medium import HIDDEN_GREY
+from ardm.media.images.medium import HIDDEN_GREY, visible
 from ardm.media.images.pictures import Picture
+from ardm.media.sounds.medium import audible
 from ardm.media.sounds.spectrograms import COLOURS, coloured, spectrogram
 from ardm.planner import Plan
 from ardm.version import __version__
@@ -119,7 +119,7 @@ def _numbered(filled: Filled) -> dict[str, np.ndarray]:
 
 def picture(state: Int[np.ndarray, "D"], shape: tuple[int, ...]) -> Picture:
     """A state of an image as a picture; hidden variables are grey."""
-    return np.where(state < 256, state, HIDDEN_GREY).astype(np.uint8).reshape(shape)
+    return visible(state).reshape(shape)
 
 
 def shown(part: ModelResults, state: Int[np.ndarray, "D"]) -> str:
@@ -137,7 +137,7 @@ def sounds_of(part: ModelResults) -> list[tuple[str, Int16[np.ndarray, "T C"], i
         sounds.append((example.name, frames_of(example.content), example.content.fields.sample_rate))
     rate, calls = part.model.trained.sample_rate, part.drawn.calls[-1]
     assert rate is not None
-    drawn = (part.drawn.samples - ZERO_CLASS).astype(np.int16)
+    drawn = audible(part.drawn.samples)
     return sounds + [(f"sample {i}, {calls} calls", sound[:, None], rate) for i, sound in enumerate(drawn, start=1)]
 
 

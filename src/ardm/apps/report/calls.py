@@ -3,15 +3,16 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
 from ardm.likelihood import Bound, Estimate
-from ardm.planner import plan
-from ardm.schedule import Schedule, cosine_schedule, full_schedule, uniform_schedule
+from ardm.names import ScheduleKind
+from ardm.planner import schedule_of_kind
+from ardm.schedule import Schedule, full_schedule
 from ardm.tasks.load import LoadedModel
 from ardm.tasks.score import ScoreOptions, score
 
@@ -51,19 +52,10 @@ class CallsReport:
         """For each budget: the named schedules in random orders, and the planned one in fixed orders."""
         rows = []
         for num_calls in budgets:
-            schedules = self.schedules(num_calls)
+            schedules = {kind: schedule_of_kind(kind, self.losses, num_calls) for kind in get_args(ScheduleKind)}
             rows += [self.row("random", name, schedules[name]) for name in names]
             rows += [self.row(order, "planned", schedules["planned"]) for order in planned_in]
         return rows
-
-    def schedules(self, num_calls: int) -> dict[str, Schedule]:
-        """The schedules to compare at one budget."""
-        num_stages, num_steps = self.losses.shape
-        return {
-            "planned": plan(self.losses, num_calls).schedule,
-            "cosine": cosine_schedule(num_steps, num_calls, num_stages=num_stages),
-            "uniform": uniform_schedule(num_steps, num_calls, num_stages=num_stages),
-        }
 
     def row(self, order: str, name: str, schedule: Schedule) -> Row:
         """The bits of a schedule: their bound over random orders, or exact in a named order."""

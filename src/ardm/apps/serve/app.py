@@ -42,7 +42,6 @@ from ardm.apps.serve.sounds import SoundPage
 from ardm.apps.serve.text import TextPage
 from ardm.errors import DataError, TooLargeError
 from ardm.media import medium_of
-from ardm.tasks.fill import steps_of_gaps
 
 PAGES: dict[str, Callable[[PageModel], PageMedium]] = {"images": ImagePage, "text": TextPage, "sound": SoundPage}
 STATIC = {
@@ -97,7 +96,7 @@ class Page:
         """The expected bits of the gaps for each number of calls, and the time of one call."""
         model, medium = self.find(request)
         gaps = medium.start(request)
-        first, last = steps_of_gaps(model, gaps)
+        first, last = gaps.steps(model.ardm.num_stages)
         return {
             "budgets": [*map(asdict, model.budgets(first, last))],
             "seconds": model.seconds_for(1, 1, len(gaps.values)) * num_passes(model),

@@ -22,7 +22,7 @@ from ardm.compression.content_codec import CodecSet, ContentCodec
 from ardm.data.image_files import DAMAGE, IMAGE_FORMATS
 from ardm.errors import ArdmError, DamagedError, DataError, TooLargeError, UnknownModelError
 from ardm.media.contents import Content, restored_file, restored_suffix
-from ardm.orders import Shape
+from ardm.names import Shape
 
 BATCH_SECONDS = 0.2
 """The longest batch: a job can stop only between batches."""

@@ -16,7 +16,7 @@ from ardm.media.medium import GappedItem
 from ardm.sample import batch_generator
 from ardm.schedule import Schedule
 from ardm.tasks.draw import DrawOptions, States
-from ardm.tasks.fill import fill, steps_of_gaps
+from ardm.tasks.fill import fill
 from ardm.tasks.plan import make_orders
 from ardm.tasks.score import ScoreOptions, bits_by_variable
 
@@ -31,7 +31,7 @@ class Filling:
 
     def __init__(self, model: PageModel, medium: PageMedium, request: PageRequest) -> None:
         gaps, num_samples = medium.start(request), request.integer("samples", 1, request.limits.samples)
-        num_calls, (first, last) = request.integer("calls", 1, MAX_CALLS), steps_of_gaps(model, gaps)
+        num_calls, (first, last) = request.integer("calls", 1, MAX_CALLS), gaps.steps(model.ardm.num_stages)
         self.model, self.medium, self.gaps, self.num_calls = model, medium, gaps, num_calls
         self.options = DrawOptions(
             num_items=num_samples,
@@ -49,7 +49,7 @@ class Filling:
     def run(self, job: Job) -> Event:
         """Draw the samples, sending intermediate states, and return them."""
         started = time.perf_counter()
-        schedule = self.model.schedule(self.num_calls, *steps_of_gaps(self.model, self.gaps))
+        schedule = self.model.schedule(self.num_calls, *self.gaps.steps(self.model.ardm.num_stages))
         num_calls, num_samples = schedule.num_calls, self.options.num_items
         job.expect(num_calls * num_samples * num_passes(self.model))
 

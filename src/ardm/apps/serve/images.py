@@ -12,7 +12,7 @@ from ardm.config import ImageData
 from ardm.errors import DataError
 from ardm.media.images.medium import visible
 from ardm.media.medium import GappedItem, gapped
-from ardm.orders import Shape
+from ardm.names import Shape
 from ardm.tasks.draw import States
 
 MAX_SIDE = 512

@@ -8,7 +8,7 @@ import numpy as np
 from ardm.apps.serve.inputs import PageRequest, encoded
 from ardm.media.images.pictures import Picture, quick_png
 from ardm.media.medium import GappedItem, gapped
-from ardm.orders import Shape
+from ardm.names import Shape
 from ardm.tasks.draw import States
 
 

@@ -52,9 +52,10 @@ def encode_directory(listings: Sequence[Listing], start: int, shared: Options | 
     """The directory of bodies that begin at an offset; shared options are left out."""
     places = b"".join(varint(listing.length) + uint32(listing.check) for listing in listings)
     starts = [start, *(listing.end for listing in listings)]
+    headers = (replace(h, options=None) if (h := one.header).options == shared else h for one in listings)
     plain = b"".join(
-        varint(listing.offset - previous) + _encode_name(listing.name) + _encode_header(listing.header, shared)
-        for listing, previous in zip(listings, starts, strict=False)
+        varint(listing.offset - previous) + _encode_name(listing.name) + encode_header(header, is_listed=True)
+        for listing, header, previous in zip(listings, headers, starts, strict=False)
     )
     deflated = varint(len(plain)) + deflate(plain)
     is_shorter = len(deflated) < len(plain)
@@ -113,7 +114,3 @@ def _decode_name(cursor: Cursor) -> str:
     if problem:
         raise DamagedError(f"the name {name!r} is not allowed: {problem}")
     return name
-
-
-def _encode_header(header: Header, shared: Options | None) -> bytes:
-    return encode_header(replace(header, options=None) if header.options == shared else header, is_listed=True)

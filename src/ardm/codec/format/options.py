@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from ardm.codec.format.fields import check_range
 from ardm.codec.format.wire import Cursor, varint
-from ardm.config import ORDER_NAMES
 from ardm.errors import UnknownModelError
+from ardm.names import ORDER_NAMES
 
 IDENTITY_BYTES = 16
 MODEL_BYTES = 6

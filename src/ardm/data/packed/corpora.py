@@ -15,14 +15,14 @@ from jaxtyping import Int
 
 from ardm.config import Augmentation
 from ardm.data.alphabet import Alphabet
-from ardm.data.corpus import SPLITS, Split, update_digest
+from ardm.data.corpus import SPLITS, update_digest
 from ardm.data.images import augment_flat, no_tiles
 from ardm.data.packed.description import Pack
 from ardm.data.packed.places import Crops, Items, Windows
 from ardm.data.packed.sampler import StreamSampler
 from ardm.data.sounds import augmented_classes, classes_of, no_clips, no_windows, noted_title
 from ardm.data.text import too_short
-from ardm.orders import Shape
+from ardm.names import Shape, Split
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from jaxtyping import Int, Integer
 
 from ardm.data.packed.shards import Run
 from ardm.errors import DataError
-from ardm.orders import Shape
+from ardm.names import Shape
 
 Rows = Integer[np.ndarray, "B D"]
 

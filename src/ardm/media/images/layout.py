@@ -34,7 +34,7 @@ from ardm.data.image_files import IMAGE_SUFFIXES, opened_image, unpacked
 from ardm.errors import DamagedError, DataError
 from ardm.media.contents import Content, image_content, pixels_of
 from ardm.media.layout import Layout, Placement
-from ardm.orders import Shape
+from ardm.names import Shape
 
 GREY_IN_COLOUR = np.array([[[False, True, True]]])
 """Hidden channels of a grey image in a colour model."""

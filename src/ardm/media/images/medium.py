@@ -19,7 +19,7 @@ from ardm.errors import DataError, UsageError
 from ardm.media.images.layout import ImageLayout
 from ardm.media.images.pictures import grid, write_png
 from ardm.media.medium import GappedItem, Medium, Samples, gapped
-from ardm.orders import Shape
+from ardm.names import Shape
 from ardm.runtime.files import check_writable, to_json, write_output
 
 HIDDEN_GREY = 128

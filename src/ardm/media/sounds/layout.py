@@ -22,7 +22,7 @@ from ardm.data.sounds import ZERO_CLASS, classes_of
 from ardm.errors import DamagedError, DataError
 from ardm.media.contents import Content, frames_of, sound_content
 from ardm.media.layout import Layout, Placement
-from ardm.orders import Shape
+from ardm.names import Shape
 
 SEPARATE, DIFFERENCE, EQUAL = b"", b"\1", b"\2"
 

@@ -23,7 +23,7 @@ from ardm.media.images.pictures import Picture, write_png
 from ardm.media.medium import GappedItem, Medium, Samples, gapped
 from ardm.media.sounds.layout import SoundLayout
 from ardm.media.sounds.spectrograms import Panel, draw_spectrograms
-from ardm.orders import Shape
+from ardm.names import Shape
 from ardm.runtime.files import check_writable, to_json, write_output
 
 BUDGETS_PER_STAGE = (1000, 500, 100, 50)
@@ -152,7 +152,7 @@ class SoundMedium(Medium):
         return (num_samples,)
 
 
-def audible(classes: Int[np.ndarray, "T"]) -> Int16[np.ndarray, "T"]:
+def audible(classes: Int[np.ndarray, "*N T"]) -> Int16[np.ndarray, "*N T"]:
     """The samples of classes, silent where hidden."""
     return np.where(classes < 2 * ZERO_CLASS, classes - ZERO_CLASS, 0).astype(np.int16)
 

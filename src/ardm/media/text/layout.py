@@ -18,7 +18,7 @@ from ardm.data.alphabet import check_utf8
 from ardm.errors import DamagedError
 from ardm.media.contents import Content, bytes_content, text_content
 from ardm.media.layout import Layout, Placement
-from ardm.orders import Shape
+from ardm.names import Shape
 
 PLAIN, DEFLATED = 0, 1
 

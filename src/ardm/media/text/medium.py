@@ -15,7 +15,7 @@ from ardm.errors import UsageError
 from ardm.media.medium import GappedItem, Medium, Samples
 from ardm.media.text.gaps import parse_gaps
 from ardm.media.text.layout import BytesLayout, TextLayout
-from ardm.orders import Shape
+from ardm.names import Shape
 from ardm.runtime.files import check_writable, to_json, write_file, write_output
 
 

@@ -6,13 +6,12 @@ A command is a template without the word `ardm`: {run} stands for the run's fold
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 from ardm.config import MIXTURE_NAMES
+from ardm.names import Scale
 from ardm.presets import PRESETS, parametrization_with
 
-Scale = Literal["minutes", "paper"]
-SCALES: tuple[Scale, ...] = get_args(Scale)
 PROFILE = "profile"
 """The name of the loss profile that a measurement may write as well."""
 

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 import numpy as np
 from jaxtyping import Float, UInt8
 
-from ardm.apps.report.paper.entries import PROFILE, Kind, Measurement, Row, Run, Scale
+from ardm.apps.report.paper.entries import PROFILE, Kind, Measurement, Row, Run
 from ardm.apps.report.paper.runs import find
 from ardm.errors import DataError
+from ardm.names import Scale
 
 Content = TypeVar("Content")
 MODEL_FILE = "model.safetensors"

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ardm.apps.report.paper.entries import Row, Run, Scale, Table, command_line, training_line
+from ardm.apps.report.paper.entries import Row, Run, Table, command_line, training_line
 from ardm.apps.report.paper.evidence import Evidence, Failed, Measured, Training
 from ardm.apps.report.paper.runs import find
+from ardm.names import Scale
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,9 @@ class FilledRow:
         trained = ""
         if self.run is not None and self.result.is_trained:
             trained = _trained(self.run, self.training, self.result.model)
-        return label, scored, trained, _hardware(self.result.hardware)
+        hardware = dict(self.result.hardware)
+        device = str(hardware.pop("device", ""))
+        return label, scored, trained, _joined(device, *(f"{name} {value}" for name, value in hardware.items()))
 
     def plain(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -113,11 +116,6 @@ def _trained(run: Run, training: Training | None, model: Mapping[str, Any]) -> s
         parts += [] if speed is None else [f"{speed / 1e6:.2f}M variables/s"]
     parts += [f"seed {model['seed']}"] if "seed" in model else []
     return _joined(*parts)
-
-
-def _hardware(hardware: Mapping[str, Any]) -> str:
-    others = [f"{name} {value}" for name, value in hardware.items() if name != "device"]
-    return _joined(str(hardware.get("device", "")), *others)
 
 
 def _joined(*parts: str) -> str:

@@ -5,10 +5,11 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
-from ardm.apps.report.paper.entries import Places, Run, Scale
+from ardm.apps.report.paper.entries import Places, Run
 from ardm.apps.report.paper.evidence import Evidence
 from ardm.apps.report.paper.runs import RUNS
 from ardm.errors import ArdmError
+from ardm.names import Scale
 
 Runner = Callable[[Sequence[str]], int]
 """Runs `ardm` with these arguments and returns its exit status."""

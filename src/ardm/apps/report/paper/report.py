@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from ardm.apps.report.pages import render
-from ardm.apps.report.paper.entries import Scale, command_line
+from ardm.apps.report.paper.entries import command_line
 from ardm.apps.report.paper.evidence import Evidence
 from ardm.apps.report.paper.figures import FIGURES, Figure
 from ardm.apps.report.paper.filled import FilledTable, fill
 from ardm.apps.report.paper.runs import RUNS, find
 from ardm.apps.report.paper.tables import TABLES
+from ardm.names import Scale
 from ardm.runtime.files import write_file
 from ardm.version import __version__
 

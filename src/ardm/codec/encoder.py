@@ -1,6 +1,6 @@
-"""The entropy coder: rANS with 24-bit weights, 32-bit words and a 64-bit state.
+"""The entropy coder, rANS with 24-bit weights, 32-bit words and a 64-bit state.
 
-The encoder is that of the `constriction` library; the decoder is in `streams`.
+The encoder is that of the `constriction` library; the decoder is in `decoder`.
 
 A symbol i of a row of weights w (see `frequencies`) has the interval [c, c + w_i) with c = w_0 + ... + w_{i-1}. The
 coder is a stack, so the encoder pushes symbols in the reverse of the decoder's sequence. It has two parts.

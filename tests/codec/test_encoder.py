@@ -8,10 +8,10 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ardm.codec import coder
-from ardm.codec.coder import CHECK_BITS, NUM_LAST, Encoder
+from ardm.codec import encoder
+from ardm.codec.decoder import Streams
+from ardm.codec.encoder import CHECK_BITS, NUM_LAST, Encoder
 from ardm.codec.frequencies import TOTAL_WEIGHT, softmax_weights
-from ardm.codec.streams import Streams
 
 
 def coarse(row):
@@ -161,7 +161,7 @@ def test_a_payload_costs_19_bits_above_its_weights_on_average(width, spread):
 
 def test_the_number_of_the_last_symbols_saves_about_5_bits(monkeypatch):
     with_number = extra_bits(27, 200).mean()
-    monkeypatch.setattr(coder, "NUM_LAST", 0)
+    monkeypatch.setattr(encoder, "NUM_LAST", 0)
     assert 4 < extra_bits(27, 200).mean() - with_number < 6
 
 
@@ -175,5 +175,5 @@ def test_invalid_arguments_are_rejected():
 def test_coarse_weights_lose_little():
     rng = np.random.default_rng(5)
     _, weights = random_group(rng, 200, [256], 256)
-    p, q = weights / TOTAL_WEIGHT, coder.coarse_weights(weights) / 2**16
+    p, q = weights / TOTAL_WEIGHT, encoder.coarse_weights(weights) / 2**16
     assert (p * np.log2(p / q)).sum(1).max() <= -math.log2(1 - 256 / 2**16)

@@ -1,6 +1,6 @@
 """The entropy decoder: reads the next symbols of many payloads in one compiled call.
 
-See `coder` for the format of payloads. As long as words are left a state is at least 2^32, hence at least 2^8 after a
+See `encoder` for the format of payloads. As long as words are left a state is at least 2^32, hence at least 2^8 after a
 symbol and before the next word is added: a state of 0 means that a stream has run out, and gives only symbols 0.
 """
 
@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Int, Int32, Int64
 from torch import Tensor
 
-from ardm.codec.coder import CHECK_BITS, NUM_LAST, coarse_weights, pop_last
+from ardm.codec.encoder import CHECK_BITS, NUM_LAST, coarse_weights, pop_last
 from ardm.codec.frequencies import Weights
 from ardm.codec.tables import WEIGHT_BITS
 from ardm.runtime.jit import compiled

@@ -8,6 +8,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from PIL import Image
 
 from ardm.apps.bench.codecs import CodecTiming
 from ardm.apps.report.figures import loss_heights
-from ardm.apps.report.paper.entries import SCALES, SHOWN, command_line, training_line
+from ardm.apps.report.paper.entries import SHOWN, command_line, training_line
 from ardm.apps.report.paper.evidence import Evidence, Failed, Measured
 from ardm.apps.report.paper.figures import FIGURES
 from ardm.apps.report.paper.missing import run_ardm, run_missing
@@ -25,6 +26,7 @@ from ardm.apps.report.paper.tables import TABLES
 from ardm.cli.bench.codec import BenchCodec
 from ardm.cli.main import main, parse
 from ardm.errors import ArdmError, DataError
+from ardm.names import Scale
 
 PRINTED = {
     "text8": {
@@ -235,7 +237,7 @@ def test_every_row_and_figure_has_a_source_or_a_reason():
         assert not figure.name.startswith(("loss", "plan")) or find(figure.of)[1].has_profile
 
 
-@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("scale", get_args(Scale))
 def test_every_command_can_be_given(scale):
     for run in RUNS.values():
         for template in [*run.training(scale), *(one for m in run.measurements for one in m.templates(scale))]:
@@ -291,7 +293,7 @@ def test_tables_are_well_formed(written):
 
 def test_runs_are_trained_by_commands_below_a_table_at_both_scales(written):
     text = (written / "report.md").read_text()
-    ours, full = (training_line(RUNS["text8-oa"], scale) for scale in SCALES)
+    ours, full = (training_line(RUNS["text8-oa"], scale) for scale in get_args(Scale))
     assert ours != full
     for title in ("Order-agnostic text", "Text: calls against bits"):
         (section,) = [part for part in text.split("\n## ") if part.startswith(title)]
@@ -435,7 +437,7 @@ def test_runs_of_another_row_are_refused(runs, tmp_path, capsys):
     )
 
 
-@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("scale", get_args(Scale))
 def test_commands_train_the_runs_that_tables_expect(scale, tmp_path):
     for run in filter(lambda run: run.start is not None, RUNS.values()):
         (template,) = run.training(scale)

@@ -6,11 +6,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_coder import decoded, encoded, random_group
+from test_encoder import decoded, encoded, random_group
 
-from ardm.codec.coder import NUM_LAST, coarse_weights, pop_last
+from ardm.codec.decoder import Streams
+from ardm.codec.encoder import NUM_LAST, coarse_weights, pop_last
 from ardm.codec.frequencies import TOTAL_WEIGHT
-from ardm.codec.streams import Streams
 
 try:
     from ardm.codec.gpu_streams import GpuStreams
