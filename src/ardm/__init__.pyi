@@ -7,13 +7,13 @@ from .likelihood import exact_bits as exact_bits
 from .likelihood import mean_bits as mean_bits
 from .likelihood import schedule_bits_bound as schedule_bits_bound
 from .model import ARDM as ARDM
+from .orders import given_first as given_first
 from .orders import random_stage_orders as random_stage_orders
 from .planner import every_budget as every_budget
 from .planner import plan as plan
 from .pretrained import load as load
 from .profile import monotone as monotone
 from .sample import Given as Given
-from .sample import given_first as given_first
 from .sample import sample_chain as sample_chain
 from .sample import sample_items as sample_items
 from .schedule import Schedule as Schedule

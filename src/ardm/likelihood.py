@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ardm.model import ARDM
+from ardm.model import ARDM, Context
 from ardm.objective import Corrupted, corrupt, step_loss, stratified_steps
 from ardm.orders import check_orders, random_orders, random_stage_orders, ranks
 from ardm.profile import Profile
@@ -129,6 +129,7 @@ def bound(
     x: Int[Tensor, "N D"],
     generator: torch.Generator,
     *,
+    context: Context = None,
     num_passes: int = 1,
     batch_size: int = 64,
     on_batch: OnBatch = lambda num_items: None,
@@ -145,7 +146,7 @@ def bound(
     2.0
     """
     check_items(x, model.num_variables, model.depth.num_classes, num_passes)
-    batches = _batches(model, x, generator, num_passes, batch_size)
+    batches = _batches(model, x, context, generator, num_passes, batch_size)
     profile = Profile.empty(model.num_stages, model.num_variables, x.device)
     steps, values = [], []
     for result in evaluate_batches(batches, lambda batch: step_loss(model, batch), on_batch, team):
@@ -166,7 +167,7 @@ def bound(
 
 
 def _batches(
-    model: ARDM, x: Tensor, generator: torch.Generator, num_passes: int, batch_size: int
+    model: ARDM, x: Tensor, context: Context, generator: torch.Generator, num_passes: int, batch_size: int
 ) -> Iterator[Corrupted]:
     num_items, num_variables = x.shape
     for _ in range(num_passes):
@@ -174,7 +175,7 @@ def _batches(
         for rows in torch.arange(num_items, device=x.device).split(batch_size):
             stage, t = steps[rows] // num_variables, steps[rows] % num_variables
             rank = random_orders(len(rows), num_variables, generator)
-            yield corrupt(model.depth, x[rows], stage, t, rank)
+            yield corrupt(model.depth, x[rows], stage, t, rank, None if context is None else context[rows])
 
 
 def passes_in_words(num_passes: int) -> str:
@@ -216,6 +217,7 @@ def exact_bits(
     orders: Int[Tensor, "N S D"],
     schedule: Schedule,
     *,
+    context: Context = None,
     batch_size: int = 64,
     on_batch: OnBatch = lambda num_calls: None,
     team: Processes = ALONE,
@@ -230,7 +232,7 @@ def exact_bits(
     >>> ardm.exact_bits(model, x, torch.arange(250).view(1, 1, -1), ardm.uniform_schedule(250, 2)).round().tolist()
     [500.0]
     """
-    return _score(model, x, orders, schedule, _members, batch_size, on_batch, team)
+    return _score(model, x, context, orders, schedule, _members, batch_size, on_batch, team)
 
 
 @torch.no_grad()
@@ -240,12 +242,13 @@ def variable_bits(
     orders: Int[Tensor, "N S D"],
     schedule: Schedule,
     *,
+    context: Context = None,
     batch_size: int = 64,
     on_batch: OnBatch = lambda num_calls: None,
 ) -> Float[Tensor, "N D"]:
     """The share of each variable in `exact_bits`, over all stages; 0 for those that the schedule leaves out."""
     nats = torch.zeros(x.shape, dtype=torch.float64, device=x.device)
-    for item, weighted in _scored_rows(model, x, orders, schedule, _members, batch_size, on_batch):
+    for item, weighted in _scored_rows(model, x, context, orders, schedule, _members, batch_size, on_batch):
         nats.index_add_(0, item, weighted)
     return nats / math.log(2)
 
@@ -257,6 +260,7 @@ def schedule_bits_bound(
     schedule: Schedule,
     generator: torch.Generator,
     *,
+    context: Context = None,
     batch_size: int = 64,
     on_batch: OnBatch = lambda num_calls: None,
     team: Processes = ALONE,
@@ -272,7 +276,7 @@ def schedule_bits_bound(
     [500.0]
     """
     orders = random_stage_orders(len(x), model.num_stages, x.shape[1], generator)
-    return _score(model, x, orders, schedule, _all_hidden, batch_size, on_batch, team)
+    return _score(model, x, context, orders, schedule, _all_hidden, batch_size, on_batch, team)
 
 
 def _members(rank: Tensor, start: Tensor, stop: Tensor) -> Tensor:
@@ -286,6 +290,7 @@ def _all_hidden(rank: Tensor, start: Tensor, stop: Tensor) -> Tensor:
 def _score(
     model: ARDM,
     x: Tensor,
+    context: Context,
     orders: Tensor,
     schedule: Schedule,
     weigh: Weigh,
@@ -298,7 +303,8 @@ def _score(
     own = [number for number in range(len(x)) if team.has(number)]
     bits = []
     if own:
-        scored = _scored_rows(model, x[own], orders[own], schedule, weigh, batch_size, on_batch)
+        own_context = None if context is None else context[own]
+        scored = _scored_rows(model, x[own], own_context, orders[own], schedule, weigh, batch_size, on_batch)
         nats = torch.cat([weighted.sum(1) for _, weighted in scored])
         bits = (nats.view(len(own), schedule.num_calls).sum(1) / math.log(2)).tolist()
     shared = team.all_gather_in_order(list(zip(own, bits, strict=True)))
@@ -306,7 +312,14 @@ def _score(
 
 
 def _scored_rows(
-    model: ARDM, x: Tensor, orders: Tensor, schedule: Schedule, weigh: Weigh, batch_size: int, on_batch: OnBatch
+    model: ARDM,
+    x: Tensor,
+    context: Context,
+    orders: Tensor,
+    schedule: Schedule,
+    weigh: Weigh,
+    batch_size: int,
+    on_batch: OnBatch,
 ) -> Iterator[tuple[Int[Tensor, "R"], Float[Tensor, "R D"]]]:
     """Items, and weighted nats of their variables, by rows (item, call); the batch size changes no value."""
     check_items(x, model.num_variables, model.depth.num_classes)
@@ -321,7 +334,8 @@ def _scored_rows(
         item, call = rows // len(groups), rows % len(groups)
         stage, start, stop = stages[call], starts[call], stops[call]
         r = rank[item, stage]
-        log_probs: Tensor = model(*corrupt(model.depth, x[item], stage, start, r))
+        row_context = None if context is None else context[item]
+        log_probs: Tensor = model(*corrupt(model.depth, x[item], stage, start, r, row_context))
         weights = weigh(r, start[:, None], stop[:, None])
         yield item, -(log_probs.double().masked_fill(weights == 0, 0.0) * weights)
         on_batch(len(rows))

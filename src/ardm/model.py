@@ -4,7 +4,7 @@ import math
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from ardm.distributions import ChildDistribution
@@ -15,6 +15,8 @@ Mask = Bool[Tensor, "B *shape"]
 PerItem = Int[Tensor, "B"]
 Where = Int[Tensor, "B N"]
 Outputs = Float[Tensor, "B *shape O"]
+Context = Shaped[Tensor, "B *context"] | None
+"""What a conditional model knows of each item beside its variables: a label, an embedding; None without any."""
 
 
 class Network(Protocol):
@@ -22,7 +24,7 @@ class Network(Protocol):
 
     Items keep their shape: (B, D) for text, (B, height, width, channels) for images. `inputs` holds the value at
     level stage+1 where `mask` is True and at level stage elsewhere. `t` counts the revealed variables of this stage.
-    A network may ignore the mask, the stage or the step.
+    A network may ignore the mask, the stage or the step. That of a conditional model takes the context after them.
     """
 
     def __call__(self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem) -> Outputs: ...
@@ -74,34 +76,51 @@ class ARDM(NetworkModel):
         return self.depth.num_stages
 
     def outputs(
-        self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem, where: Where | None = None
+        self,
+        inputs: Values,
+        mask: Mask,
+        stage: PerItem,
+        t: PerItem,
+        where: Where | None = None,
+        context: Context = None,
     ) -> Float[Tensor, "B M O"]:
         """The network's outputs for all or some variables, in float32 (float64 if it computes in that). One call."""
         shape = (-1, *self.shape)
-        outputs = self._network_outputs(inputs.view(shape), mask.view(shape), stage, t, where)
+        outputs = self._network_outputs(inputs.view(shape), mask.view(shape), stage, t, where, context)
         return outputs if outputs.dtype.itemsize >= 4 else outputs.float()
 
     def _network_outputs(
-        self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem, where: Where | None
+        self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem, where: Where | None, context: Context = None
     ) -> Float[Tensor, "B M O"]:
-        if where is not None and isinstance(self.network, SelectiveNetwork):
+        if where is not None and context is None and isinstance(self.network, SelectiveNetwork):
             return self.network.outputs_at(inputs, mask, stage, t, where)
-        outputs: Tensor = self.network(inputs, mask, stage, t).flatten(1, -2)
+        more = () if context is None else (context,)
+        outputs: Tensor = self.network(inputs, mask, stage, t, *more).flatten(1, -2)
         return outputs if where is None else rows_at(outputs, where)
 
     def forward(
-        self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem, parent: Values, child: Values
+        self,
+        inputs: Values,
+        mask: Mask,
+        stage: PerItem,
+        t: PerItem,
+        parent: Values,
+        child: Values,
+        context: Context = None,
     ) -> Float[Tensor, "B D"]:
         """log p(child | inputs) in nats of every variable, revealed ones included. One call."""
-        return self.parametrization.log_prob(self.outputs(inputs, mask, stage, t), parent, child, stage)
+        outputs = self.outputs(inputs, mask, stage, t, context=context)
+        return self.parametrization.log_prob(outputs, parent, child, stage)
 
-    def predict(self, inputs: Values, mask: Mask, stage: int, t: int, where: Where) -> ChildDistribution:
+    def predict(
+        self, inputs: Values, mask: Mask, stage: int, t: int, where: Where, context: Context = None
+    ) -> ChildDistribution:
         """The distributions of N variables of each item, at one stage and step for all items. One call.
 
         Stage and step are Python integers: reading them from tensors would wait for the device.
         """
         stages, steps = (torch.full(inputs.shape[:1], number, device=inputs.device) for number in (stage, t))
-        outputs = self.outputs(inputs, mask, stages, steps, where)
+        outputs = self.outputs(inputs, mask, stages, steps, where, context)
         return self.parametrization.children(outputs, inputs.gather(1, where), stage)
 
 
