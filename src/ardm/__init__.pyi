@@ -1,6 +1,7 @@
-from .checkpoint import load_model as load_model
 from .compression.api import compress as compress
 from .compression.api import decompress as decompress
+from .library.model import Model as Model
+from .library.model import load as load
 from .likelihood import bound as bound
 from .likelihood import conditional_bits as conditional_bits
 from .likelihood import exact_bits as exact_bits
@@ -11,7 +12,6 @@ from .orders import given_first as given_first
 from .orders import random_stage_orders as random_stage_orders
 from .planner import every_budget as every_budget
 from .planner import plan as plan
-from .pretrained import load as load
 from .profile import monotone as monotone
 from .sample import Given as Given
 from .sample import sample_chain as sample_chain

@@ -95,7 +95,13 @@ class ARDM(NetworkModel):
         if where is not None and context is None and isinstance(self.network, SelectiveNetwork):
             return self.network.outputs_at(inputs, mask, stage, t, where)
         more = () if context is None else (context,)
-        outputs: Tensor = self.network(inputs, mask, stage, t, *more).flatten(1, -2)
+        outputs: Tensor = self.network(inputs, mask, stage, t, *more)
+        if outputs.shape != (*inputs.shape, self.parametrization.num_outputs):
+            raise ValueError(
+                f"the network returned shape {tuple(outputs.shape)}, expected "
+                f"{(*inputs.shape, self.parametrization.num_outputs)}: a row of outputs for each variable"
+            )
+        outputs = outputs.flatten(1, -2)
         return outputs if where is None else rows_at(outputs, where)
 
     def forward(

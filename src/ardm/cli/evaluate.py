@@ -134,7 +134,7 @@ class Evaluate:
             with progress("bits" if isinstance(loaded, LoadedBaseline) else "bound", self.passes * len(x)) as advance:
                 return score(loaded, x, options=replace(options, on_batch=advance))
         require_calls(self.calls, loaded.ardm.num_stages)
-        schedule = make_schedule(loaded.trained, self.calls, self.schedule)
+        schedule = make_schedule(loaded, self.calls, self.schedule)
         kind = "" if self.order == "strands" else f"{self.schedule} schedule, "
         words = "one variable per call" if self.calls is None else f"{kind}{schedule.num_calls} calls"
         with progress("calls", schedule.num_calls * len(loaded.runtime.team.share_of(len(x)))) as advance:

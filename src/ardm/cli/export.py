@@ -69,7 +69,7 @@ class Export:
                 trained,
                 calibrating,
                 chosen,
-                planning_losses(trained),
+                planning_losses(trained.profile, trained.model.num_variables),
                 num_calls=calls,
                 order=order,
                 seed=self.seed,

@@ -44,7 +44,7 @@ class Plan:
         """Plan and print."""
         require_positive(calls=self.calls)
         if self.output is not None:
-            from ardm.apps.report.figures import check_image_path
+            from ardm.library.plots import check_image_path
 
             check_image_path(self.output)
         from ardm.planner import plan
@@ -54,7 +54,7 @@ class Plan:
         require_calls(self.calls, len(losses))
         result = plan(losses, self.calls, split=self.split)
         if self.output is not None:
-            from ardm.apps.report.figures import draw_plan
+            from ardm.library.plots import draw_plan
 
             draw_plan(losses, result, self.output)
         if self.json:

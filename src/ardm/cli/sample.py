@@ -92,7 +92,7 @@ class SamplerFlags:
         model = loaded.ardm
         require_calls(self.calls, model.num_stages)
         steps = () if gaps is None else gaps.steps(model.num_stages)
-        schedule = make_schedule(loaded.trained, self.calls, self.schedule, *steps)
+        schedule = make_schedule(loaded, self.calls, self.schedule, *steps)
         verb = partial(draw, loaded, schedule) if gaps is None else partial(fill, loaded, gaps, schedule)
         self.write(verb, schedule.num_calls, medium, loaded.runtime, gaps)
 

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ardm.checkpoint import TrainedModel, load_profile
+from ardm.checkpoint import load_profile
 from ardm.codec.coding_plan import orders_and_schedule
 from ardm.codec.format.options import OrderChoice
 from ardm.errors import DataError, UsageError
@@ -19,6 +19,7 @@ from ardm.pretrained import find_model
 from ardm.profile import Profile, monotone, stretch
 from ardm.runtime.files import to_json, write_output, written_whole
 from ardm.schedule import Schedule, full_schedule
+from ardm.tasks.load import ModelOnDevice
 
 Losses = Float[np.ndarray, "S D"]
 
@@ -83,13 +84,13 @@ def is_measured(profile: Profile) -> bool:
     return bool(profile.counts.any(dim=1).all())
 
 
-def planning_losses(trained: TrainedModel) -> Losses:
+def planning_losses(profile: Profile, num_variables: int) -> Losses:
     """A model's losses, averages over random orders, made monotone and stretched to its items' size."""
-    return stretch(monotone_losses(trained.profile), trained.model.num_variables)
+    return stretch(monotone_losses(profile), num_variables)
 
 
 def make_schedule(
-    trained: TrainedModel,
+    loaded: ModelOnDevice,
     num_calls: int | None = None,
     kind: ScheduleKind = "planned",
     first_step: int = 0,
@@ -97,15 +98,19 @@ def make_schedule(
 ) -> Schedule:
     """A schedule for the steps of an item, or some of them, with this many calls or one variable per call.
 
-    >>> import ardm
+    >>> from ardm.tasks.load import load
     >>> from ardm.tasks.plan import make_schedule
-    >>> make_schedule(ardm.load("text"), 20).num_calls
+    >>> make_schedule(load("text"), 20).num_calls
     20
     """
-    num_stages, num_steps = trained.model.num_stages, last_step or trained.model.num_variables
+    num_stages, num_steps = loaded.ardm.num_stages, last_step or loaded.ardm.num_variables
     if num_calls is None:
         return full_schedule(num_steps, num_stages=num_stages, first_step=first_step)
-    losses = planning_losses(trained) if kind == "planned" else np.zeros((num_stages, num_steps))
+    losses = (
+        planning_losses(loaded.profile, loaded.ardm.num_variables)
+        if kind == "planned"
+        else np.zeros((num_stages, num_steps))
+    )
     return schedule_of_kind(kind, losses, num_calls, first_step, num_steps)
 
 

@@ -66,7 +66,7 @@ def score(
         model = loaded.ardm
         if order == "random" and schedule is None:
             return bound(model, x, generator, num_passes=options.num_passes, **how)
-        schedule = schedule or make_schedule(loaded.trained)
+        schedule = schedule or make_schedule(loaded)
         if order == "random":
             bits, name = schedule_bits_bound(model, x, schedule, generator, **how), "bound over random orders"
         else:

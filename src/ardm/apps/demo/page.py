@@ -11,11 +11,11 @@ from ardm.apps.demo.coding import PlaceBits
 from ardm.apps.demo.filling import GAP_TEMPERATURE, Filled
 from ardm.apps.demo.results import DemoResults, ModelResults
 from ardm.apps.demo.tables import COLUMNS, blocks_of, notes_of
-from ardm.apps.report.figures import grouped_losses, stair_edges, stair_heights
 from ardm.apps.report.pages import render
 from ardm.apps.serve.display import readable
 from ardm.codec.format.fields import SoundFields
 from ardm.data.sound_files import wav_file
+from ardm.library.plots import grouped_losses, stair_edges, stair_heights
 from ardm.media.contents import frames_of, pixels_of
 from ardm.media.images.medium import HIDDEN_GREY, visible
 from ardm.media.images.pictures import Picture

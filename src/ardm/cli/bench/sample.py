@@ -62,12 +62,12 @@ class BenchSample(PresetBenchmark):
         from ardm.tasks.load import load
         from ardm.tasks.plan import make_schedule
 
-        trained = load(self.model, self.device).trained
+        loaded = load(self.model, self.device)
         yield Source(
             name=self.model.name,
-            model=trained.model,
-            num_parameters=facts_of(trained)["parameters"],
-            schedule_of=partial(make_schedule, trained),
+            model=loaded.ardm,
+            num_parameters=facts_of(loaded.trained)["parameters"],
+            schedule_of=partial(make_schedule, loaded),
         )
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ardm.apps.report.figures import draw_losses, draw_matrices, draw_plan
+from ardm.apps.report.figures import draw_losses, draw_matrices
 from ardm.apps.report.paper.evidence import Chains, Evidence, Profile, TextChain
 from ardm.depth import BaseDepthMap
+from ardm.library.plots import draw_plan
 from ardm.media.images.pictures import grid, write_png
 from ardm.planner import plan
 from ardm.profile import monotone
