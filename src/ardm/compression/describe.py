@@ -30,7 +30,7 @@ KEPT = {
         "the file's format (it is restored as WAV) and everything else in its headers: tags, markers, dates",
     ),
 }
-"""What is kept and what is lost, by kind of content."""
+"""Properties that are kept and lost, by kind of content."""
 
 
 def facts_of(source: Path, model: Path | None = None) -> dict[str, Any]:

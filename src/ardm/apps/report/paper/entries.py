@@ -149,7 +149,7 @@ class Row:
     calls: str = ""
     paper: str = ""
     """The paper's number as printed there, if it has one."""
-    of: str | None = None
+    key: str | None = None
     """RUN/MEASUREMENT that has our number."""
     codec: str | None = None
     """The beginning of the codec's name, if the measurement has several codecs."""
