@@ -73,19 +73,19 @@ def main(arguments: list[str] | None = None) -> int:
 
 def parse(arguments: list[str]) -> Any:
     """The command that the arguments name; a one-line UsageError if there is none."""
-    complaint, name = io.StringIO(), name_of(arguments)
+    captured, name = io.StringIO(), name_of(arguments)
     if {"-h", "--help"} & {*arguments}:
         join_help_lines()
     train = train_command(arguments) if name == "ardm train" else Train  # its flags depend on the preset
     commands: Any = Union[Annotated[train, tyro.conf.subcommand("train")], *get_args(Command)[1:]]
     try:
-        with contextlib.redirect_stderr(complaint):
+        with contextlib.redirect_stderr(captured):
             named: Any = {"prog": "ardm", "description": DESCRIPTION, "config": PARSING}
             command, unknown = tyro.cli(commands, args=arguments, return_unknown_args=True, **named)
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise UsageError(in_flags(one_line(complaint.getvalue(), name, arguments))) from None
+        raise UsageError(in_flags(one_line(captured.getvalue(), name, arguments))) from None
     except ValueError as error:  # a configuration that makes no sense
         raise UsageError(in_flags(str(error))) from None
     if unknown:

@@ -174,8 +174,8 @@ def final_draws(trainer: Trainer) -> int:
         return len(trainer.eval_items)  # it has no profile
     model, config = trainer.model, trainer.config.train
     observations = model.num_stages * min(OBSERVATIONS_PER_STAGE, 4 * model.num_variables)
-    wanted = max(observations, FINAL_PASSES * len(trainer.eval_items))
-    return min(wanted, max(MIN_OBSERVATIONS_PER_STAGE * model.num_stages, config.steps * config.batch_size // 3))
+    target = max(observations, FINAL_PASSES * len(trainer.eval_items))
+    return min(target, max(MIN_OBSERVATIONS_PER_STAGE * model.num_stages, config.steps * config.batch_size // 3))
 
 
 class Clock:

@@ -210,8 +210,8 @@ def _num_lost(items: Sequence[Item], files: Sequence[bytes], restored: Sequence[
 
 def _one_line(error: Exception) -> str:
     if isinstance(error, subprocess.CalledProcessError):
-        said = (error.stderr or b"").decode(errors="replace").split("\n")
-        return f"{error.cmd[0]} exited with {error.returncode}: {next(filter(None, reversed(said)), '')}"
+        lines = (error.stderr or b"").decode(errors="replace").split("\n")
+        return f"{error.cmd[0]} exited with {error.returncode}: {next(filter(None, reversed(lines)), '')}"
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 

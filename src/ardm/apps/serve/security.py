@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-EVERYWHERE = frozenset({"0.0.0.0", "::", ""})
+WILDCARD_HOSTS = frozenset({"0.0.0.0", "::", ""})
 RESPONSE_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob: data:; "
@@ -63,7 +63,7 @@ def refusal(headers: Headers, own_host: str) -> str | None:
 
 def is_own_name(name: str, own_host: str) -> bool:
     """Whether a server at a host has this name; one that listens everywhere has any numeric address."""
-    if own_host in EVERYWHERE:
+    if own_host in WILDCARD_HOSTS:
         return name in LOCAL_NAMES or name == socket.gethostname().lower() or _is_address(name)
     return name == own_host.lower() or (own_host in LOCAL_NAMES and name in LOCAL_NAMES)
 

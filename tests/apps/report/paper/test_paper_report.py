@@ -17,7 +17,7 @@ from PIL import Image
 
 from ardm.apps.bench.codecs import CodecTiming
 from ardm.apps.report.figures import loss_heights
-from ardm.apps.report.paper.entries import SHOWN, command_line, training_line
+from ardm.apps.report.paper.entries import PLACEHOLDERS, command_line, training_line
 from ardm.apps.report.paper.evidence import Evidence, Failed, Measured
 from ardm.apps.report.paper.figures import FIGURES
 from ardm.apps.report.paper.missing import run_ardm, run_missing
@@ -241,7 +241,7 @@ def test_every_row_and_figure_has_a_source_or_a_reason():
 def test_every_command_can_be_given(scale):
     for run in RUNS.values():
         for template in [*run.training(scale), *(one for m in run.measurements for one in m.templates(scale))]:
-            parse(SHOWN.words(template, run))
+            parse(PLACEHOLDERS.words(template, run))
 
 
 def test_a_command_is_one_line_to_copy():
@@ -441,14 +441,14 @@ def test_runs_of_another_row_are_refused(runs, tmp_path, capsys):
 def test_commands_train_the_runs_that_tables_expect(scale, tmp_path):
     for run in filter(lambda run: run.start is not None, RUNS.values()):
         (template,) = run.training(scale)
-        write(tmp_path / run.name / "config.json", parse(SHOWN.words(template, run)).config.to_dict())
+        write(tmp_path / run.name / "config.json", parse(PLACEHOLDERS.words(template, run)).config.to_dict())
         assert Evidence(tmp_path).training(run, scale) is None  # no metrics, and no error
 
 
 @pytest.mark.parametrize("found", ["sc09-oa", "sc09-oa-linear"])
 def test_runs_that_differ_in_a_flag_are_distinguished(found, tmp_path):
     (template,) = RUNS[found].training("minutes")
-    config = parse(SHOWN.words(template, RUNS[found])).config
+    config = parse(PLACEHOLDERS.words(template, RUNS[found])).config
     write(tmp_path / "sc09-oa-clipped" / "config.json", config.to_dict())
     with pytest.raises(ArdmError, match="sc09-oa-clipped holds a run of .*, but this report expects .* from e.-7"):
         Evidence(tmp_path).training(RUNS["sc09-oa-clipped"], "minutes")

@@ -122,19 +122,19 @@ class Places:
         return " && ".join(" ".join(["ardm", *self.words(template, run)]) for template in templates)
 
 
-SHOWN = Places(data="DATA", runs="RUNS")
+PLACEHOLDERS = Places(data="DATA", runs="RUNS")
 """Placeholders in the commands that reports show."""
 
 
 def training_line(run: Run, scale: Scale) -> str:
     """The command that trains a run, to be copied; empty for a bundled model."""
-    return SHOWN.line(run.training(scale), run)
+    return PLACEHOLDERS.line(run.training(scale), run)
 
 
 def command_line(run: Run, measurement: Measurement, scale: Scale, *, is_trained: bool = False) -> str:
     """The commands that make a measurement, to be copied; without the training if that has been done."""
     training = [] if is_trained else run.training(scale)
-    return SHOWN.line([*training, *measurement.templates(scale)], run)
+    return PLACEHOLDERS.line([*training, *measurement.templates(scale)], run)
 
 
 def _joined(*words: str) -> str:

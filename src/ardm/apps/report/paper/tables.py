@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from ardm.apps.report.paper.entries import Row, Table
 from ardm.apps.report.paper.runs import DIFFUSION_STEPS, IMAGE_BUDGETS, SOUND_BUDGETS, TEXT_BUDGETS
 
-ELSEWHERE = "a model of other authors"
+OTHER_AUTHORS = "a model of other authors"
 
 
 def planned(method: str, run: str, budgets: Iterable[int], paper: Mapping[int, str], stages: str = "") -> list[Row]:
@@ -20,7 +20,7 @@ def coded(method: str, codec: str, calls: str = "", paper: str = "", run: str = 
 
 def quoted(method: str, paper: str, calls: str = "") -> Row:
     """A row of a model that is not ours."""
-    return Row(method, calls, paper, absent=ELSEWHERE)
+    return Row(method, calls, paper, absent=OTHER_AUTHORS)
 
 
 TEXT8 = Table(
