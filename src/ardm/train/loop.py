@@ -165,7 +165,7 @@ class Stopped(Exception):
 
 
 def final_draws(trainer: Trainer) -> int:
-    """How many held-out losses to measure for the planner's profile, in at most about a tenth of the training time.
+    """Number of held-out losses to measure for the planner's profile, in at most about a tenth of the training time.
 
     `MIN_OBSERVATIONS_PER_STAGE` takes longer only after the shortest trainings. A loss without its gradient takes a
     third of the time; the limit is a count, because a resumed run could not repeat a limit in seconds exactly.

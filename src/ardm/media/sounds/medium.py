@@ -148,7 +148,7 @@ class SoundMedium(Medium):
 
     def _checked(self, num_samples: int, name: str) -> Shape:
         if num_samples > MAX_VARIABLES:
-            raise UsageError(f"{name} has more than {MAX_VARIABLES} samples, too many for one item; cut it")
+            raise UsageError(f"{name} has more than {MAX_VARIABLES} samples, too many for one item; shorten it")
         return (num_samples,)
 
 
