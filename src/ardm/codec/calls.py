@@ -147,7 +147,7 @@ class NetworkCaller:
 
     def batch(self, items: Sequence[int], groups: Sequence[Group]) -> Batch:
         """One group of each of some items, copied to the device in one transfer."""
-        different = {id(group): group for group in groups}  # most items share them
+        different = {id(group): group for group in groups}  # most items share their groups
         number = {key: i for i, key in enumerate(different)}
         sizes = np.array([group.variables.size for group in groups])
         ends = sizes.cumsum()

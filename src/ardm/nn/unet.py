@@ -61,7 +61,7 @@ class UNet(nn.Module):
     ) -> Float[Tensor, "B N O"]:
         """Outputs for some variables; all sub-pixels of their pixels are computed."""
         pixels = self._pixels(inputs, mask, stage).flatten(1, 2)
-        if where.shape[1] >= pixels.shape[1]:  # all pixels cost no more
+        if where.shape[1] >= pixels.shape[1]:  # selecting pixels would save nothing
             return rows_at(self._read_out(pixels).flatten(1, 2), where)
         outputs = self._read_out(rows_at(pixels, where // self.num_channels))  # (B, N, C, O)
         channel = (where % self.num_channels)[..., None, None].expand(-1, -1, 1, outputs.shape[-1])

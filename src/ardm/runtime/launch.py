@@ -88,7 +88,7 @@ def exit_process(status: int) -> NoReturn:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except (OSError, ValueError):  # the reader has gone
+    except (OSError, ValueError):  # the reader is gone
         status = status or 1
     os._exit(status)
 

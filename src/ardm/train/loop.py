@@ -50,7 +50,7 @@ def opened_run(
     trainer, remarks = Trainer(config, load_corpus(config.data, data), runtime), []
     if initial is not None and not is_started:
         trainer.start_from(initial)
-    team.barrier()  # no process writes before all have got here
+    team.barrier()  # no process writes before all have reached this point
     with locked(folder) if team.is_first else nullcontext():
         if is_started:
             if damage := restore_state(trainer, folder):
@@ -171,7 +171,7 @@ def final_draws(trainer: Trainer) -> int:
     third of the time; the limit is a count, because a resumed run could not repeat a limit in seconds exactly.
     """
     if not trainer.config.method.is_ardm:
-        return len(trainer.eval_items)  # it has no profile
+        return len(trainer.eval_items)  # a baseline has no profile
     model, config = trainer.model, trainer.config.train
     observations = model.num_stages * min(OBSERVATIONS_PER_STAGE, 4 * model.num_variables)
     target = max(observations, FINAL_PASSES * len(trainer.eval_items))

@@ -85,7 +85,7 @@ class Restoration:
             raise DataError("this is an archive of several files; `ardm decompress` restores it")
         limits, self.codecs = request.limits, CodecSet(store.codecs)
         max_bytes = max(4 * limits.pixels, 4 * limits.characters, 2 * limits.sound_samples)
-        self.model: PageModel | None = None  # of a stored file
+        self.model: PageModel | None = None  # none for a stored file
         self.num_rows = 0
         try:
             self.entry = self.codecs.entry_of(data, Limits(content_bytes=max_bytes))

@@ -54,7 +54,7 @@ def refusal(headers: Headers, own_host: str) -> str | None:
     if not is_own_name(_name(host), own_host):
         return f"this server does not answer for the host {host[:80]!r}; open it by the address that it printed"
     origin = headers.get("origin")
-    is_link = headers.get("sec-fetch-mode") == "navigate"  # to the page, which has no effects
+    is_link = headers.get("sec-fetch-mode") == "navigate"  # opening the page has no effects
     is_from_elsewhere = headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not is_link
     if is_from_elsewhere or (origin is not None and origin.lower() != f"http://{host.lower()}"):
         return "this server answers only to its own page; open it by the address that it printed"
