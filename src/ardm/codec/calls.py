@@ -74,7 +74,7 @@ class Items:
         return (~(self.given | self.absent)).cpu().numpy()
 
     def __getitem__(self, items: slice | Int[Tensor, "B"]) -> "Items":
-        """Some of the items."""
+        """The chosen items."""
         return Items(x=self.x[items], given=self.given[items], absent=self.absent[items])
 
 

@@ -28,7 +28,7 @@ class Done:
     """Bytes of the compressed file; in an archive, of the entry's body."""
     num_variables: int
     seconds: float
-    """Its share of the time for the group that it was coded with."""
+    """Share of the time for the group that the file was coded with."""
     is_raw: bool
     """Whether it is stored without a model."""
 

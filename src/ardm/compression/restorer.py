@@ -24,7 +24,7 @@ class Destination:
     """Where restored files go."""
 
     folder: Path | None = None
-    """None: next to the compressed file; for an archive, to a folder named after it."""
+    """The folder to restore to; None: next to the compressed file or, for an archive, a folder named after it."""
     file: Path | None = None
     """The path of the only restored file."""
     force: bool = False

@@ -82,7 +82,7 @@ class CodecTiming:
     """Bytes of items, not of files, per second."""
     decode_bytes_per_second: float | None = None
     network: NetworkFigures | None = None
-    """None for codecs without a network."""
+    """Figures of the network; None for codecs without one."""
     model: Mapping[str, Any] | None = None
     """The origin and size of the model, if known."""
 

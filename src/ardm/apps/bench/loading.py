@@ -51,7 +51,7 @@ class LoaderTiming:
     headroom: float
     """Ratio of the warm loader's speed to the needed one."""
     streaming: Streaming | None
-    """None if the needed speed was given."""
+    """Training with the loader; None if the needed speed was given."""
 
 
 def time_loader(

@@ -42,7 +42,7 @@ class Row:
     num_bytes: int
     num_variables: int
     encode_seconds: float | None = None
-    """None if nothing was coded."""
+    """Time to encode; None if nothing was coded."""
     decode_seconds: float | None = None
     is_ours: bool = False
 

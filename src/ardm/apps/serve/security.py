@@ -1,4 +1,4 @@
-"""Only pages that the server itself sent may use it, under one of its own names.
+"""Checks that only pages sent by the server itself use it, under one of its own names.
 
 Another site's page can send requests to localhost, and can point its own name there (DNS rebinding): the Host and
 Origin headers reveal both. Response headers keep the page from loading anything from elsewhere and from being framed.

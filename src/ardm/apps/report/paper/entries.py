@@ -22,7 +22,7 @@ class ByScale:
 
     minutes: str
     paper: str | None = None
-    """None for the same words as at minutes scale."""
+    """The words at the paper's scale; None if they are the same."""
 
     def at(self, scale: Scale) -> str:
         """The words at a scale."""
@@ -49,7 +49,7 @@ class Measurement:
         return tuple(f"{name}.json" for name in (self.name, *([PROFILE] if self.has_profile else [])))
 
     def templates(self, scale: Scale) -> list[str]:
-        """Its commands."""
+        """The commands of the measurement."""
         profile = f"--profile {{run}}/{PROFILE}.json" if self.has_profile else ""
         output = f"--json -o {{run}}/{self.name}.json"
         command = _joined(self.command, self.items.at(scale), self.flags, profile, output)
