@@ -35,7 +35,7 @@ class Figure:
 
 
 def draw_planned(profile: Profile, path: Path, num_calls: int) -> None:
-    """The schedule planned from a measured profile."""
+    """Draw the schedule planned from a measured profile."""
     losses = monotone(profile, method="smooth")
     draw_plan(losses, plan(losses, num_calls), path)
 
@@ -53,7 +53,7 @@ def chain_text(content: TextChain, _: Path) -> str:
 
 
 def draw_chains(chains: Chains, path: Path) -> None:
-    """Enlarged states of images, a row for each sample."""
+    """Draw enlarged states of images, a row for each sample."""
     states = chains.reshape(-1, *chains.shape[2:])
     enlarged = np.repeat(np.repeat(states, ENLARGED, axis=1), ENLARGED, axis=2)
     write_png(path, grid(enlarged, columns=chains.shape[1]))
