@@ -121,7 +121,7 @@ def save_model(path: Path, trained: AnyTrained) -> None:
     if isinstance(trained, TrainedModel):
         tensors |= profile_tensors("profile", trained.profile)
         description["kind"] = "model"
-        if trained.exact is not None:  # its network has no parameters
+        if trained.exact is not None:  # an exact network has no parameters
             tensors |= exact_tensors(trained.exact.network)
             description |= {"kind": "exact model", "coding": trained.exact.coding.to_dict()}
     write_tensors(path, tensors, description, compressed="coding" in description)

@@ -10,7 +10,7 @@ class DataError(ArdmError):
 
 
 class CheckpointError(ArdmError):
-    """A checkpoint or model file is missing, damaged or foreign."""
+    """A checkpoint or model file is missing, damaged or not one of ardm's."""
 
 
 class ExactError(ArdmError):

@@ -147,7 +147,7 @@ def exact_network(
 
     def bits(network: ExactNetwork) -> float:
         exact = ARDM(network, model.parametrization, model.shape)
-        draws = torch.Generator(calibration.device).manual_seed(0)  # the same for every clip
+        draws = torch.Generator(calibration.device).manual_seed(0)  # equal draws for every clip
         return bound(exact, calibration, draws, num_passes=CLIP_PASSES, batch_size=CALIBRATION_BATCH).bits_per_dim
 
     return min(map(rounded, clips), key=bits) if len(clips) > 1 else rounded(clips[0])

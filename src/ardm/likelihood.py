@@ -254,8 +254,8 @@ def stratified_half_width(bits: Float[Tensor, "P N"], steps: Int[Tensor, "P N"])
         counts = stratum.bincount()
     sums = torch.zeros(len(counts), dtype=bits.dtype, device=bits.device).index_add_(0, stratum, bits.flatten())
     residual = bits.flatten() - (sums / counts)[stratum]
-    freedom = (counts / (counts - 1).clamp(min=1)).sqrt()[stratum]  # each mean was fitted to these values
-    by_item = (residual * freedom).view(num_passes, num_items).mean(0)
+    corrections = (counts / (counts - 1).clamp(min=1)).sqrt()[stratum]  # each mean was fitted to these values
+    by_item = (residual * corrections).view(num_passes, num_items).mean(0)
     return Z_95 * math.sqrt(by_item.square().mean().item() / num_items)
 
 

@@ -32,7 +32,7 @@ class Network(Protocol):
 
 @runtime_checkable
 class SelectiveNetwork(Protocol):
-    """A network that can compute the outputs of a few variables for less than those of all."""
+    """A network that can compute the outputs of a few variables at less cost than those of all."""
 
     def outputs_at(
         self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem, where: Where

@@ -1,4 +1,4 @@
-"""Names that users give and code chooses by; nothing is imported, so that the command line has them at once."""
+"""Names of orders, schedules and splits that users choose from; imports nothing of ardm, so `--help` is instant."""
 
 from typing import Literal, get_args
 

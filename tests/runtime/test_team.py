@@ -125,14 +125,14 @@ def test_weights_in_pieces_train_like_whole_ones(tmp_path):
 LEAVING = """
 import torch
 import torch.distributed as dist
-from ardm.runtime.launch import leave
+from ardm.runtime.launch import exit_process
 
 dist.init_process_group("gloo")
 group = dist.group.WORLD
 for _ in range(100):
     dist.all_gather([torch.empty(100_000) for _ in range(2)], torch.ones(100_000), async_op=True)
 dist.destroy_process_group()
-leave(0)
+exit_process(0)
 """
 
 

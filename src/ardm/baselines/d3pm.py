@@ -131,9 +131,9 @@ class D3PM(nn.Module):
         log_x0 = self(xt, step)
         step_nats = self.process.step_nats(log_x0, x, xt, step).sum(1)
         nats = self.process.num_steps * step_nats + self.prior_nats(x)
-        surprise = -log_x0.gather(-1, x[..., None])[..., 0].masked_fill(~self.process.unknown(xt), 0.0)
+        hidden_nats = -log_x0.gather(-1, x[..., None])[..., 0].masked_fill(~self.process.unknown(xt), 0.0)
         per_bit = self.num_variables * math.log(2)  # from nats per item to bits per variable
-        return Losses(bits_per_dim=nats / per_bit, cross_entropy=surprise.sum(1) / per_bit)
+        return Losses(bits_per_dim=nats / per_bit, cross_entropy=hidden_nats.sum(1) / per_bit)
 
 
 def from_ardm(model: ARDM, num_steps: int) -> D3PM:

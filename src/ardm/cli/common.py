@@ -93,7 +93,7 @@ def facts_of(trained: "AnyTrained") -> dict[str, Any]:
     from ardm.build import build_model
 
     config, model = trained.config, trained.model
-    if next(model.parameters(), None) is None:  # an exact model was made from one with parameters
+    if next(model.parameters(), None) is None:  # an exact model: count those of its original
         model = build_model(config, model.num_classes)
     return {
         "preset": config.preset,

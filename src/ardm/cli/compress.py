@@ -125,7 +125,7 @@ class Decompress:
     """The exact models that the files were made with. Nothing is restored if one is missing. Default: the bundled
     models."""
     entry: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """Restore only this entry of archives; may be repeated."""
+    """Restore only this entry of an archive."""
     output: OutputPath = None
     """A folder, where the files of given folders keep their relative paths; to restore a single file, also a name
     with a suffix. Default: next to each file, and for an archive in a folder named after it."""

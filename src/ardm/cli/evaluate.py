@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 class Evaluate:
     """Score data: its bits under a model, with a 95% interval.
 
-    By default this is the bound over random orders; with --order, the exact bits in that order; with --calls, those of
-    a schedule of this many calls; with --diffusion-steps, the bound of a D3PM. A baseline is scored by its own method:
+    By default this is the bound over random orders; with --order, the exact bits in that order; with --calls, the bits
+    for that number of calls; with --diffusion-steps, the bound of a D3PM. A baseline is scored by its own method:
     the bound of its diffusion steps, the bits in its order, or their mean over random orders.
     """
 
@@ -136,6 +136,6 @@ class Evaluate:
         require_calls(self.calls, loaded.ardm.num_stages)
         schedule = make_schedule(loaded, self.calls, self.schedule)
         kind = "" if self.order == "strands" else f"{self.schedule} schedule, "
-        words = "one variable per call" if self.calls is None else f"{kind}{schedule.num_calls} calls"
+        name = "one variable per call" if self.calls is None else f"{kind}{schedule.num_calls} calls"
         with progress("calls", schedule.num_calls * len(loaded.runtime.team.share_of(len(x)))) as advance:
-            return score(loaded, x, schedule, self.order, words, replace(options, on_batch=advance))
+            return score(loaded, x, schedule, self.order, name, replace(options, on_batch=advance))

@@ -20,7 +20,7 @@ DEFAULT_CALLS = {"text": 100, "images": 100, "sound": 500}
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """Make an exact model from a run, for `ardm compress`: integers, the same on every machine, and the best order."""
+    """Make an exact model for `ardm compress` from a run: integers that agree on every machine, and the best order."""
 
     run_folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """A run's folder or a model file."""

@@ -32,7 +32,7 @@ class Plan:
     calls: int
     """The budget: network calls per item, over all stages."""
     split: StageSplit = "joint"
-    """How several stages share the calls: so that the fewest bits are lost, or evenly (the paper's)."""
+    """How several stages share the calls: jointly, losing the fewest bits, or evenly (the paper's way)."""
     method: Smoothing | None = None
     """How a noisy profile is made monotone: by default smooth for a model, sort (the paper's) for a file."""
     output: OutputPath = None

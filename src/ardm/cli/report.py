@@ -123,8 +123,8 @@ class ReportPaper:
         evidence = Evidence(self.runs)
         if self.run_missing:
             assert self.data is not None
-            say = partial(print, file=sys.stderr, flush=True)
-            run_missing(evidence, self.scale, self.data, say, only=self.only)
+            log = partial(print, file=sys.stderr, flush=True)
+            run_missing(evidence, self.scale, self.data, log, only=self.only)
         report = make_report(evidence, self.scale, self.output)
         write_report(report, self.output)
         if self.json:

@@ -108,7 +108,7 @@ def check_together(config: RunConfig, arguments: Sequence[str]) -> None:
 
 
 def config_of_all_presets() -> type[RunConfig]:
-    """The configuration class for --help: the fields of all presets, which have each, and defaults where all agree."""
+    """The configuration class for --help: all presets' fields, the kinds that have each, and common defaults."""
     configs = [make() for make in PRESETS.values()]
     parts: list[Any] = [("preset", tyro.conf.Suppress[str], "")]
     for name in ("data", "network", "train", "depth", "method"):

@@ -37,7 +37,7 @@ def compress(
     `model` is an exact model (on a GPU if `ardm.load` put it there), its path, or the name of a bundled model. Images
     have shape (height, width) or (height, width, channels); sounds (samples,) or (samples, 2), at the model's sample
     rate. Fewer network `calls` per window are faster and give a longer file; the file does not depend on `batch_size`.
-    With `verify` the file is decoded and compared, about half of the work; an ArdmError is raised if it differs.
+    With `verify` the file is decoded and compared (half of the work); an ArdmError is raised if it differs.
     """
     codec = _codec(model)
     content = codec.layout.read(x) if isinstance(x, Path) else content_of(x, codec.sample_rate)

@@ -84,7 +84,7 @@ class ContentCodec:
         return coded_or_raw(Entry(fields=content.fields, content=coded), content.raw, self._file_length)
 
     def measure(self, placement: Placement, options: Options, batching: Batching) -> list[Float64[np.ndarray, "..."]]:
-        """The bits of every place of each canvas of a content, without side bytes and rounding."""
+        """The bits at each place of a content's canvases, without side bytes and rounding."""
         return self._canvas_codec(options, batching).measure(placement.canvases)
 
     def file_of(self, entry: Entry) -> bytes:

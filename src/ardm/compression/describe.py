@@ -17,7 +17,7 @@ from ardm.errors import ArdmError, DamagedError, DataError, TooLargeError, Unkno
 from ardm.media.contents import num_variables
 from ardm.pretrained import bundled_models, is_model
 
-KEPT = {
+KEPT_AND_LOST = {
     "text": ("every character: the file is restored to the byte", "the file's dates and permissions"),
     "bytes": ("every byte", "the file's dates and permissions"),
     "image": (
@@ -30,7 +30,7 @@ KEPT = {
         "the file's format (it is restored as WAV) and everything else in its headers: tags, markers, dates",
     ),
 }
-"""What is kept and what is lost, by kind of content."""
+"""Properties that are kept and lost, by kind of content."""
 
 
 def facts_of(source: Path, model: Path | None = None) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def short_facts(data: bytes, model: Path | None = None) -> dict[str, Any]:
 
 
 def _sizes_and_kept(fields: Fields, num_bytes: int) -> dict[str, Any]:
-    return _size_facts(fields, num_bytes) | dict(zip(("kept", "not_kept"), KEPT[fields.kind], strict=True))
+    return _size_facts(fields, num_bytes) | dict(zip(("kept", "not_kept"), KEPT_AND_LOST[fields.kind], strict=True))
 
 
 def _archive_facts(reader: ArchiveReader, num_bytes: int) -> dict[str, Any]:
@@ -114,8 +114,8 @@ def _archive_facts(reader: ArchiveReader, num_bytes: int) -> dict[str, Any]:
     facts: dict[str, Any] = {"format": "archive, version 1", "entries": len(reader.listings), "kinds": kinds}
     facts |= {"bytes": num_bytes, "index": "damaged: entries were found by a scan" if reader.recovered else "fine"}
     facts |= {} if reader.options is None else _option_facts(reader.options)
-    facts["kept"] = {kind: KEPT[kind][0] for kind in kinds}
-    facts["not_kept"] = {kind: KEPT[kind][1] for kind in kinds} | {"archive": "empty folders"}
+    facts["kept"] = {kind: KEPT_AND_LOST[kind][0] for kind in kinds}
+    facts["not_kept"] = {kind: KEPT_AND_LOST[kind][1] for kind in kinds} | {"archive": "empty folders"}
     facts["listing"] = []
     for name, listing in reader.listings.items():
         fields, options = listing.header.fields, listing.header.options

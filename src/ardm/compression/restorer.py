@@ -24,7 +24,7 @@ class Destination:
     """Where restored files go."""
 
     folder: Path | None = None
-    """None: next to the compressed file; for an archive, to a folder named after it."""
+    """The folder to restore to; None: next to the compressed file or, for an archive, a folder named after it."""
     file: Path | None = None
     """The path of the only restored file."""
     force: bool = False
@@ -81,8 +81,8 @@ class Restorer:
                 files.setdefault(model, []).append(source.path)
         missing = [model for model in files if not self.models.has(model)]
         if missing:
-            who = (f"{f[0]} needs" if len(f := files[model]) == 1 else f"{len(f)} files need" for model in missing)
-            needs = ", ".join(f"{files} model {model}" for files, model in zip(who, missing, strict=True))
+            subjects = (f"{f[0]} needs" if len(f := files[model]) == 1 else f"{len(f)} files need" for model in missing)
+            needs = ", ".join(f"{files} model {model}" for files, model in zip(subjects, missing, strict=True))
             are, them = ("are", "them") if len(missing) > 1 else ("is", "it")
             message = f"nothing was restored: {needs}, which {are} not available; give {them} with --model"
             raise UnknownModelError(message)

@@ -28,7 +28,7 @@ class Source:
 
     path: Path
     name: str
-    """Its name in an archive or folder: the file's own, or its path below a given folder, after the folder's name."""
+    """The name in an archive or folder: the file's own, or the path below a given folder, after the folder's name."""
 
 
 def find_sources(

@@ -21,7 +21,7 @@ class Runtime:
     """Whether to compile the network's blocks with TorchInductor for training."""
     team: Team = ALONE
     """The processes that share the work."""
-    shares_weights: bool = False
+    shards_weights: bool = False
     """Whether the processes shard the weights during training (FSDP2)."""
     full_precision: bool = False
     """Whether CUDA computes in float32, too."""

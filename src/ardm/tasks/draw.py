@@ -107,10 +107,10 @@ def draw(
             return _draw_batches(start_baseline, baseline.num_calls, baseline.shape, runtime, options)
     model = loaded.ardm
     if options.top_p < 1 and isinstance(model.parametrization, LogisticMixtureParametrization):
-        raise UsageError("top-p needs a list of classes, which logistic mixtures do not have; use the temperature")
+        raise UsageError("top-p needs a list of classes, which logistic mixtures lack; use the temperature")
     schedule = schedule or make_schedule(loaded)
-    how: Any = {"num_items": options.num_items, "batch_size": options.batch_size, "compiles": runtime.compile}
-    with runtime.autocast(), for_many_calls(model, num_calls=schedule.num_calls, **how) as called:
+    kwargs: Any = {"num_items": options.num_items, "batch_size": options.batch_size, "compiles": runtime.compile}
+    with runtime.autocast(), for_many_calls(model, num_calls=schedule.num_calls, **kwargs) as called:
 
         def start(rows: slice, generator: torch.Generator) -> Iterator[ReadState]:
             own = None if context is None else context[rows]

@@ -50,7 +50,7 @@ def opened_run(
     trainer, remarks = Trainer(config, load_corpus(config.data, data), runtime), []
     if initial is not None and not is_started:
         trainer.start_from(initial)
-    team.barrier()  # no process writes before all have got here
+    team.barrier()  # no process writes before all have reached this point
     with locked(folder) if team.is_first else nullcontext():
         if is_started:
             if damage := restore_state(trainer, folder):
@@ -165,17 +165,17 @@ class Stopped(Exception):
 
 
 def final_draws(trainer: Trainer) -> int:
-    """How many held-out losses to measure for the planner's profile, in at most about a tenth of the training time.
+    """Number of held-out losses to measure for the planner's profile, in at most about a tenth of the training time.
 
     `MIN_OBSERVATIONS_PER_STAGE` takes longer only after the shortest trainings. A loss without its gradient takes a
     third of the time; the limit is a count, because a resumed run could not repeat a limit in seconds exactly.
     """
     if not trainer.config.method.is_ardm:
-        return len(trainer.eval_items)  # it has no profile
+        return len(trainer.eval_items)  # a baseline has no profile
     model, config = trainer.model, trainer.config.train
     observations = model.num_stages * min(OBSERVATIONS_PER_STAGE, 4 * model.num_variables)
-    wanted = max(observations, FINAL_PASSES * len(trainer.eval_items))
-    return min(wanted, max(MIN_OBSERVATIONS_PER_STAGE * model.num_stages, config.steps * config.batch_size // 3))
+    target = max(observations, FINAL_PASSES * len(trainer.eval_items))
+    return min(target, max(MIN_OBSERVATIONS_PER_STAGE * model.num_stages, config.steps * config.batch_size // 3))
 
 
 class Clock:

@@ -83,8 +83,8 @@ def time_sampling(
 ) -> SampleTiming:
     """The timing of at least one pass over all items, repeated for about this many seconds."""
     sizes, num_calls = batch_sizes(num_items, batch_size), schedule.num_calls
-    how: Any = {"num_items": num_items, "batch_size": batch_size, "compiles": runtime.compile}
-    with runtime.autocast(), for_many_calls(source.model, num_calls=num_calls, **how) as called:
+    kwargs: Any = {"num_items": num_items, "batch_size": batch_size, "compiles": runtime.compile}
+    with runtime.autocast(), for_many_calls(source.model, num_calls=num_calls, **kwargs) as called:
         model = WatchedModel(called, runtime.device)
         warm_up(model, schedule, {*sizes})
         synchronize(runtime.device)

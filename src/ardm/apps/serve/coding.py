@@ -19,13 +19,13 @@ from ardm.codec.format.fields import Fields
 from ardm.codec.format.single import SINGLE_SUFFIX
 from ardm.codec.windows import num_windows
 from ardm.compression.content_codec import CodecSet, ContentCodec
-from ardm.data.image_files import DAMAGE, IMAGE_FORMATS
+from ardm.data.image_files import IMAGE_FORMATS, READ_ERRORS
 from ardm.errors import ArdmError, DamagedError, DataError, TooLargeError, UnknownModelError
 from ardm.media.contents import Content, restored_file, restored_suffix
 from ardm.names import Shape
 
 BATCH_SECONDS = 0.2
-"""The longest batch: a job can stop only between batches."""
+"""Maximum time of a batch: a job can stop only between batches."""
 MEDIA_TYPES = {"text": "text/plain", "bytes": "application/octet-stream", "image": "image/png", "sound": "audio/wav"}
 
 
@@ -85,7 +85,7 @@ class Restoration:
             raise DataError("this is an archive of several files; `ardm decompress` restores it")
         limits, self.codecs = request.limits, CodecSet(store.codecs)
         max_bytes = max(4 * limits.pixels, 4 * limits.characters, 2 * limits.sound_samples)
-        self.model: PageModel | None = None  # of a stored file
+        self.model: PageModel | None = None  # none for a stored file
         self.num_rows = 0
         try:
             self.entry = self.codecs.entry_of(data, Limits(content_bytes=max_bytes))
@@ -193,7 +193,7 @@ def check_image(data: bytes, name: str, max_pixels: int) -> None:
     try:
         with Image.open(io.BytesIO(data), formats=IMAGE_FORMATS) as image:
             width, height = image.size
-    except DAMAGE:
-        raise DataError(f"{name} is not an image that can be read; PNG, WebP, BMP, GIF, TIFF and JPEG are") from None
+    except READ_ERRORS:
+        raise DataError(f"{name} is not a readable image; use PNG, WebP, BMP, GIF, TIFF or JPEG") from None
     if width * height > max_pixels:
         raise TooLargeError(f"{name} has {width} x {height} pixels; this page takes up to {max_pixels:,} in all")

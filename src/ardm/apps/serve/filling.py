@@ -77,7 +77,7 @@ class Scoring:
         if not isinstance(medium, TextPage):
             raise UsageError("only texts are scored here; drop other files on the Compress tab")
         if model.ardm.num_stages > 1:
-            raise UsageError(f"{model.title} has several stages, which score whole items only")
+            raise UsageError(f"{model.title} has several stages and can score only whole items")
         self.model, self.medium, self.text = model, medium, medium.whole(request)
         self.num_calls = request.integer("calls", 1, MAX_CALLS)
         num_calls, num_variables = min(self.num_calls, self.text.length), len(self.text.values)
@@ -99,7 +99,7 @@ class Scoring:
 
 
 def num_passes(model: PageModel) -> int:
-    """The number of times that a sample's calls are made: 2 for one-stage texts, which are scored for their shades."""
+    """The number of times that a sample's calls are made: 2 for one-stage texts, which are also scored for shading."""
     return 2 if model.medium == "text" and model.ardm.num_stages == 1 else 1
 
 

@@ -39,8 +39,8 @@ class BenchData(PresetBenchmark):
         configs = self.configurations() if self.presets else [self.changed(own)]
         for config in configs:
             load_corpus(config.data, self.data)  # reports what does not fit before the first one is timed
-        how: Any = {"runtime": self.runtime(), "needed": self.needed, "seconds": self.seconds}
-        self.show((time_loader(config, self.data, **how) for config in configs), HEADER, loader_line)
+        kwargs: Any = {"runtime": self.runtime(), "needed": self.needed, "seconds": self.seconds}
+        self.show((time_loader(config, self.data, **kwargs) for config in configs), HEADER, loader_line)
 
     def preset_named(self, name: str) -> str:
         """The preset of a name, or on a CPU its small version, if there is one."""

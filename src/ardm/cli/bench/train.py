@@ -31,8 +31,8 @@ class BenchTrain(PresetBenchmark):
             return
         for config in configs:
             check_plain(config)
-        how: Any = {"seconds": self.seconds, "compiled": self.plain == "compiled"}
-        self.show((compare_with_plain(config, runtime, **how) for config in configs), HEADER, comparison_lines)
+        kwargs: Any = {"seconds": self.seconds, "compiled": self.plain == "compiled"}
+        self.show((compare_with_plain(config, runtime, **kwargs) for config in configs), HEADER, comparison_lines)
 
 
 def training_line(row: "TrainTiming") -> str:

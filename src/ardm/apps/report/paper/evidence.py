@@ -87,10 +87,10 @@ class Evidence:
 
     def measured(self, row: Row) -> Measured | Failed | None:
         """The number of a row; None if it has not been measured."""
-        if row.of is None:
+        if row.key is None:
             return None
         codec = row.codec
-        return _read(self._path(row.of), _measured if codec is None else lambda values: _coded(values, codec))
+        return _read(self._path(row.key), _measured if codec is None else lambda values: _coded(values, codec))
 
     def training(self, run: Run, scale: Scale) -> Training | None:
         """How a run was trained; a DataError if the folder holds another kind of run."""
@@ -106,25 +106,25 @@ class Evidence:
             return None
         return _guarded(log, lambda: _training(found.preset, log.read_text(encoding="utf-8")), RESTORE)
 
-    def profile(self, of: str) -> Profile | None:
+    def profile(self, key: str) -> Profile | None:
         """The loss profile of the run in RUN/MEASUREMENT."""
-        return _read(self.folder / of.partition("/")[0] / f"{PROFILE}.json", _profile)
+        return _read(self.folder / key.partition("/")[0] / f"{PROFILE}.json", _profile)
 
-    def text_chain(self, of: str) -> TextChain | None:
+    def text_chain(self, key: str) -> TextChain | None:
         """Sampled texts."""
-        return _read(self._path(of), _text_chain)
+        return _read(self._path(key), _text_chain)
 
-    def image_chains(self, of: str) -> Chains | None:
+    def image_chains(self, key: str) -> Chains | None:
         """Sampled images."""
-        return _read(self._path(of), _image_chains)
+        return _read(self._path(key), _image_chains)
 
     def comment(self, name: str) -> str:
         """The text of TABLE.md, if there is one."""
         path = self.folder / f"{name}.md"
         return _guarded(path, lambda: path.read_text(encoding="utf-8").strip()) if path.is_file() else ""
 
-    def _path(self, of: str) -> Path:
-        run, measurement = find(of)
+    def _path(self, key: str) -> Path:
+        run, measurement = find(key)
         return self.folder / run.name / f"{measurement.name}.json"
 
 

@@ -18,7 +18,7 @@ class FilledRow:
     run: Run | None = None
     result: Measured | Failed | None = None
     command: str = ""
-    """The command that measures the number, after the run's training if there is no number; empty if there is none."""
+    """The command that measures the number, preceded by the run's training if there is no number; may be empty."""
     training: Training | None = None
 
     @property
@@ -99,9 +99,9 @@ def fill(table: Table, evidence: Evidence, scale: Scale) -> FilledTable:
 
 
 def _fill_row(row: Row, evidence: Evidence, scale: Scale) -> FilledRow:
-    if row.of is None:
+    if row.key is None:
         return FilledRow(row=row)
-    run, measurement = find(row.of)
+    run, measurement = find(row.key)
     result = evidence.measured(row)
     command = command_line(run, measurement, scale, is_trained=result is not None)
     return FilledRow(row=row, run=run, result=result, command=command, training=evidence.training(run, scale))

@@ -19,7 +19,7 @@ def run_missing(
     evidence: Evidence,
     scale: Scale,
     data: Path,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
     runner: Runner | None = None,
     only: Collection[str] = (),
 ) -> None:
@@ -28,7 +28,7 @@ def run_missing(
     for run in [RUNS[name] for name in only or RUNS]:
         for template in _templates(run, evidence, scale):
             line = places.line([template], run)
-            say(line)
+            log(line)
             status = (runner or run_ardm)(places.words(template, run))
             if status != 0:
                 raise ArdmError(f"exit status {status} of {line}; no report was written")
