@@ -1,7 +1,12 @@
 from .compression.api import compress as compress
 from .compression.api import decompress as decompress
+from .library.check import check as check
+from .library.files import load as load
+from .library.files import save as save
+from .library.fit import fit as fit
 from .library.model import Model as Model
-from .library.model import load as load
+from .library.networks import order_agnostic as order_agnostic
+from .library.networks import upscale as upscale
 from .likelihood import bound as bound
 from .likelihood import conditional_bits as conditional_bits
 from .likelihood import exact_bits as exact_bits

@@ -357,6 +357,15 @@ def read_tensors(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, 
     return tensors, description
 
 
+def read_kind(path: Path) -> str | None:
+    """The kind of content that an uncompressed file of this package describes, unchecked; None for other files."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return json.loads((file.metadata() or {})["ardm"])["kind"]
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError):
+        return None
+
+
 def _read_plain(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     with safe_open(path, framework="pt") as file:
         return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118

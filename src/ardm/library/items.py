@@ -57,6 +57,8 @@ class Rows:
 class Items:
     """One kind of item: how a user's values become classes, and the other way round."""
 
+    title: str
+    """Name of such items."""
     unit = "bits/dim"
     """Unit of bits per variable."""
 
@@ -78,6 +80,8 @@ class Items:
 
 class TextItems(Items):
     """Texts (str) for a model of characters, bytes for a model of bytes."""
+
+    title = "text"
 
     def __init__(self, shape: Shape, alphabet: Alphabet) -> None:
         super().__init__(shape)
@@ -172,6 +176,8 @@ class ArrayItems(Items):
 class ImageItems(ArrayItems):
     """Images: uint8 arrays of shape (height, width) or (height, width, channels), stacks of them, or PIL images."""
 
+    title = "images"
+
     def split(self, items: Any) -> Sequence[Any]:
         if isinstance(items, Image.Image):
             return [items]
@@ -213,7 +219,7 @@ class ImageItems(ArrayItems):
 class SoundItems(ArrayItems):
     """Sounds: int16 arrays of samples, at the model's rate."""
 
-    unit = "bits/sample"
+    title, unit = "sounds", "bits/sample"
 
     def split(self, items: Any) -> Sequence[Any]:
         if isinstance(items, list | tuple) and not all(isinstance(item, int) for item in items):
@@ -239,6 +245,8 @@ class SoundItems(ArrayItems):
 
 class TokenItems(ArrayItems):
     """Integers in an array of the model's shape, and stacks of them; NaN in an array of floats is a missing value."""
+
+    title = "tokens"
 
     def __init__(self, shape: Shape, num_classes: Int[np.ndarray, "D"]) -> None:
         super().__init__(shape)

@@ -30,7 +30,7 @@ from ardm.codec.format.options import OrderChoice
 from ardm.compression.api import compress, decompress
 from ardm.errors import UsageError
 from ardm.library.context import check_context, fresh_generator
-from ardm.library.items import Items, items_of
+from ardm.library.items import Items
 from ardm.library.limited import LimitedClasses
 from ardm.library.scores import Score, ScoreHow, score_rows
 from ardm.model import ARDM
@@ -42,11 +42,12 @@ from ardm.runtime.device import Runtime
 from ardm.sample import BATCH_SIZE
 from ardm.tasks.draw import Drawn, DrawOptions, draw
 from ardm.tasks.fill import fill
-from ardm.tasks.load import load as load_trained
 from ardm.tasks.plan import make_schedule, planning_losses
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from ardm.library.networks import OwnConfig
 
 ROWS_TO_SCORE = 256
 """Rows of a bound by default: a few items are scored in several passes."""
@@ -109,9 +110,10 @@ class Model(nn.Module):
         *,
         profile: Profile | None = None,
         trained: TrainedModel | None = None,
+        own: "OwnConfig | None" = None,
     ) -> None:
         super().__init__()
-        self.ardm, self.items, self.trained = ardm, items, trained
+        self.ardm, self.items, self.trained, self.own = ardm, items, trained, own
         self.profile = profile or Profile.empty(ardm.num_stages, ardm.num_variables)
 
     def __repr__(self) -> str:
@@ -123,8 +125,7 @@ class Model(nn.Module):
             f"{stages} stage{'s' * (stages > 1)}",
             "exact" if self.is_exact else f"{number:,} parameters",
         ]
-        kind = type(self.items).__name__.removesuffix("Items").lower()
-        return f"Model of {kind}: {', '.join(facts)}"
+        return f"Model of {self.items.title}: {', '.join(facts)}"
 
     @property
     def network(self) -> nn.Module:
@@ -157,7 +158,7 @@ class Model(nn.Module):
         if shape == self.shape:
             return self
         ardm = ARDM(self.ardm.network, self.ardm.parametrization, shape)
-        return Model(ardm, self.items, profile=self.profile, trained=self.trained)
+        return Model(ardm, self.items, profile=self.profile, trained=self.trained, own=self.own)
 
     # Training
 
@@ -369,16 +370,3 @@ class Model(nn.Module):
 
     def _last(self, drawn: Drawn, length: int | None = None) -> Any:
         return self.items.shown(drawn.samples, drawn.shape, length)
-
-
-def load(source: str | Path, device: str | None = None) -> Model:
-    """The model of a run's folder, a model file, a bundled model or OWNER/NAME[/FILE] on the Hugging Face hub.
-
-    The default device is CUDA if available. A model that `ardm.save` wrote needs its network: see `ardm.load_own`.
-
-    >>> import ardm
-    >>> ardm.load("text")
-    Model of text: 250 variables, 27 classes, 1 stage, exact
-    """
-    loaded = load_trained(source, device)
-    return Model(loaded.ardm, items_of(loaded.trained), profile=loaded.profile, trained=loaded.trained)

@@ -14,7 +14,11 @@ context. For a batch of B items of some shape:
 A network may ignore the mask, the stage and the step.
 """  # noqa: E501
 
+import dataclasses
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,6 +38,53 @@ from ardm.parametrizations import DataParametrization, DirectParametrization, Pa
 
 NumClasses = int | Sequence[int] | Int[np.ndarray, "..."]
 """The number of classes of all variables, or of each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnConfig:
+    """What a model around a network of one's own is, apart from the network."""
+
+    num_classes: tuple[int, ...]
+    """The number of classes of all variables, or of each."""
+    shape: Shape
+    base: int | None = None
+    """The base of an upscale model; None for an order-agnostic one."""
+    parametrization: ParametrizationName = "data"
+    num_components: int = 10
+    """Logistics of a mixture."""
+    min_log_scale: float = -14.0
+    """Minimum logarithm of the scale of a mixture's logistics."""
+
+    def __post_init__(self) -> None:
+        most = max(self.num_classes)
+        if min(self.num_classes) < 1 or most < 2:
+            raise UsageError(f"every variable needs a class, and some variable two; got {self.num_classes}")
+        if not self.shape or min(self.shape) < 1:
+            raise UsageError(f"an item's shape has axes of at least 1, got {self.shape}")
+        if len(self.num_classes) not in (1, math.prod(self.shape)):
+            raise UsageError(
+                f"num_classes must be one number or one for each of {math.prod(self.shape)} variables, "
+                f"got {len(self.num_classes)}"
+            )
+        if self.base is not None and not 2 <= self.base < most:
+            raise UsageError(f"the base must lie in 2..{most - 1} for {most} classes, got {self.base}")
+        if self.parametrization not in (choices := ("direct", "data") if self.base else ("data", *MIXTURE_NAMES)):
+            raise UsageError(f"the parametrization must be one of {', '.join(choices)}, got {self.parametrization!r}")
+        if min(self.num_classes) < most and self.parametrization != "data":
+            raise UsageError(
+                "variables with different numbers of classes need the data parametrization, "
+                f"not {self.parametrization!r}"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "OwnConfig":
+        """The configuration that `to_dict` wrote."""
+        lists: dict[str, Any] = {name: tuple(values[name]) for name in ("num_classes", "shape")}
+        return cls(**(values | lists))
 
 
 def order_agnostic(
@@ -63,16 +114,14 @@ def order_agnostic(
     >>> model
     Model of tokens: 5 variables, 2 classes, 1 stage, 434 parameters
     """
-    shape = _as_shape(shape)
-    counts = _as_counts(num_classes, shape)
-    depth = absorbing(int(counts.max()))
-    if parametrization in MIXTURE_NAMES:
-        _require_one_count(counts, parametrization)
-        chosen: Parametrization = MIXTURES[parametrization](depth, num_components, min_log_scale)
-        return _model(network, chosen, counts, shape)
-    if parametrization != "data":
-        raise UsageError(f"an order-agnostic model is one of data, logistic or companded, got {parametrization!r}")
-    return _model(network, DataParametrization(depth), counts, shape)
+    config = OwnConfig(
+        num_classes=_counts(num_classes),
+        shape=_axes(shape),
+        parametrization=parametrization,
+        num_components=num_components,
+        min_log_scale=min_log_scale,
+    )
+    return model_around(network, config)
 
 
 def upscale(
@@ -98,52 +147,35 @@ def upscale(
     >>> ardm.upscale(Net(), num_classes=4, base=2, shape=(2, 2))
     Model of tokens: 4 variables, 4 classes, 2 stages, 16 parameters
     """
-    shape = _as_shape(shape)
-    counts = _as_counts(num_classes, shape)
-    if not 2 <= base < counts.max():
-        raise UsageError(f"the base must lie in 2..{counts.max() - 1} for {counts.max()} classes, got {base}")
-    depth = BaseDepthMap(int(counts.max()), base)
-    if parametrization == "direct":
-        _require_one_count(counts, parametrization)
-        return _model(network, DirectParametrization(depth), counts, shape)
-    if parametrization != "data":
-        raise UsageError(f"an upscale model is direct or data, got {parametrization!r}")
-    return _model(network, DataParametrization(depth), counts, shape)
+    config = OwnConfig(num_classes=_counts(num_classes), shape=_axes(shape), base=base, parametrization=parametrization)
+    return model_around(network, config)
 
 
-def _model(network: nn.Module, parametrization: Parametrization, counts: np.ndarray, shape: Shape) -> Model:
+def model_around(network: nn.Module, config: OwnConfig) -> Model:
+    """The model of a configuration around a network."""
     if not isinstance(network, nn.Module):
         raise UsageError(f"a network is a torch.nn.Module, got {type(network).__name__}")
+    parametrization, counts = _parametrization(config), np.array(config.num_classes)
     device = next((p.device for p in network.parameters()), torch.device("cpu"))
-    if (counts != counts.max()).any():
-        limits = torch.from_numpy(np.ascontiguousarray(counts))
-        network = LimitedClasses(network, limits, parametrization.depth.num_classes)
-    ardm = ARDM(network, parametrization, shape).to(device)
-    return Model(ardm, TokenItems(shape, counts.ravel()))
+    if counts.min() < counts.max():
+        network = LimitedClasses(network, torch.from_numpy(counts.reshape(config.shape)), int(counts.max()))
+    return Model(ARDM(network, parametrization, config.shape).to(device), TokenItems(config.shape, counts), own=config)
 
 
-def _as_shape(shape: Shape | int) -> Shape:
-    axes = (shape,) if isinstance(shape, int) else tuple(int(size) for size in shape)
-    if not axes or min(axes) < 1:
-        raise UsageError(f"an item's shape has axes of at least 1, got {axes}")
-    return axes
+def _parametrization(config: OwnConfig) -> Parametrization:
+    most = max(config.num_classes)
+    if config.base is not None:
+        digits = BaseDepthMap(most, config.base)
+        return DirectParametrization(digits) if config.parametrization == "direct" else DataParametrization(digits)
+    depth = absorbing(most)
+    if config.parametrization == "data":
+        return DataParametrization(depth)
+    return MIXTURES[config.parametrization](depth, config.num_components, config.min_log_scale)
 
 
-def _as_counts(num_classes: NumClasses, shape: Shape) -> Int[np.ndarray, "*shape"]:
-    counts = np.asarray(num_classes, dtype=np.int64)
-    if counts.ndim == 1 and counts.size == np.prod(shape):
-        counts = counts.reshape(shape)
-    if counts.shape not in ((), shape):
-        raise UsageError(f"num_classes must be a number or one for each variable of {shape}, got {counts.shape}")
-    if counts.min() < 2 and counts.max() < 2:
-        raise UsageError("a variable needs at least 2 classes")
-    if counts.min() < 1:
-        raise UsageError(f"every variable needs a class, got {counts.min()}")
-    return np.array(np.broadcast_to(counts, shape))
+def _axes(shape: Shape | int) -> Shape:
+    return (shape,) if isinstance(shape, int) else tuple(int(size) for size in shape)
 
 
-def _require_one_count(counts: np.ndarray, parametrization: str) -> None:
-    if (counts != counts.max()).any():
-        raise UsageError(
-            f"variables with different numbers of classes need the data parametrization, not {parametrization!r}"
-        )
+def _counts(num_classes: NumClasses) -> tuple[int, ...]:
+    return tuple(np.asarray(num_classes, dtype=np.int64).ravel().tolist())
