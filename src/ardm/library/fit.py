@@ -288,7 +288,9 @@ class Fitting:
         try:
             self.model.ardm.load_state_dict(parts["weights"])
         except RuntimeError as error:
-    X
+            raise CheckpointError(
+                f"the training in {path.parent} is of another network: {first_problem(error)}"
+            ) from None
         self.averaged.load_state_dict(parts["averaged"])
         self.best, self._best_bits = parts["best"], about["best_bits"]
         self._profile = profile_from_tensors("profile", tensors)
