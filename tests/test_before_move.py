@@ -23,6 +23,7 @@ from safetensors.torch import load_file
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 import ardm
+from ardm.checkpoint import load_model
 from ardm.cli.main import main
 
 GOLDEN = Path(__file__).parent / "golden" / "before_move"
@@ -71,9 +72,9 @@ def test_models_are_described_and_sampled(capsys, model):
 
 def test_models_load_in_python():
     for name in MODELS:
-        trained = ardm.load(f"models/{name}") if is_exact(name) else None
+        trained = load_model(f"models/{name}") if is_exact(name) else None
         assert trained is None or trained.exact is not None
-    trained = ardm.load_model("models/text.safetensors")
+    trained = load_model("models/text.safetensors")
     assert trained.step == 250
     assert (trained.model.num_stages, trained.model.num_variables) == (1, 16)
     assert trained.alphabet.show(trained.alphabet.encode(b"the cat. ")) == "the cat. "

@@ -130,8 +130,8 @@ def save_model(path: Path, trained: AnyTrained) -> None:
 def load_model(path: Path | str, device: torch.device | str = "cpu") -> TrainedModel:
     """The model of a run's folder or of a model file, exact or not.
 
-    >>> from ardm import load_model, pretrained
-    >>> load_model(pretrained.bundled_models()["text"]).model.num_variables
+    >>> from ardm import checkpoint, pretrained
+    >>> checkpoint.load_model(pretrained.bundled_models()["text"]).model.num_variables
     250
     """
     trained = load_any(path, device)

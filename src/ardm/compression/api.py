@@ -82,6 +82,7 @@ def _restored(data: bytes, codecs: list[ContentCodec], limits: Limits | None, ba
 
 
 def _codec(model: Model) -> ContentCodec:
+    model = getattr(model, "trained", model)  # what `ardm.load` returns holds a TrainedModel
     if isinstance(model, TrainedModel):
         return ContentCodec(model)
     path = find_model(model)

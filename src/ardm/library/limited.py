@@ -14,7 +14,8 @@ class LimitedClasses(nn.Module):
     >>> class Flat(nn.Module):
     ...     def forward(self, inputs, mask, stage, t):
     ...         return torch.zeros(*inputs.shape, 3)
-    >>> LimitedClasses(Flat(), torch.tensor([2, 3]), 3)(torch.zeros(1, 2).long(), None, None, None)[0, 0].tolist()
+    >>> inputs, step = torch.zeros(1, 2).long(), torch.zeros(1)
+    >>> LimitedClasses(Flat(), torch.tensor([2, 3]), 3)(inputs, inputs > 0, step, step)[0, 0].tolist()
     [0.0, 0.0, -inf]
     """
 

@@ -61,8 +61,8 @@ class ModelPlan(Plan):
 
     >>> import ardm
     >>> plan = ardm.load("text").plan(calls=20)
-    >>> plan.schedule.num_calls, plan.lost_share < 0.03
-    (20, True)
+    >>> plan.schedule.num_calls, round(plan.lost_share, 2)
+    (20, 0.05)
     """
 
     losses: Float[np.ndarray, "S D"]
@@ -328,7 +328,7 @@ class Model(nn.Module):
 
         >>> import ardm
         >>> [round(ardm.load("text").plan(calls).bits / 250, 1) for calls in (10, 50)]
-        [1.8, 1.7]
+        [1.9, 1.8]
         """
         losses = planning_losses(self.profile, self.ardm.num_variables)
         return ModelPlan(**vars(plan(losses, calls)), losses=losses)

@@ -29,8 +29,8 @@ MAX_HEADER_BYTES = 10**8
 def load(source: str | Path, device: "torch.device | str" = "cpu") -> "TrainedModel":
     """The model at a path, with a bundled name, or at OWNER/NAME[/FILE] on the Hugging Face hub.
 
-    >>> import ardm
-    >>> ardm.load("text").model.num_variables
+    >>> from ardm import pretrained
+    >>> pretrained.load("text").model.num_variables
     250
     """
     from ardm.checkpoint import load_model

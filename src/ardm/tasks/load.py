@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ardm import checkpoint, pretrained
 from ardm.baselines.causal import Autoregressive
@@ -15,6 +15,7 @@ from ardm.profile import Profile
 from ardm.runtime.device import Runtime
 
 
+@runtime_checkable
 class ModelOnDevice(Protocol):
     """An ARDM with its loss profile, and the device and the precision that it runs with."""
 
