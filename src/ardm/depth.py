@@ -99,3 +99,16 @@ def absorbing(num_classes: int, value: int | None = None) -> DepthMap:
     """A depth map of one stage: every class decays at once to `value`, by default a new class with index K."""
     value = num_classes if value is None else value
     return DepthMap([[value] * max(num_classes, value + 1)], num_classes)
+
+
+def check_classes(x: Int[Tensor, "*N"], num_classes: int) -> None:
+    """Raise a ValueError unless all values are classes 0..K-1; this waits for the device that holds them.
+
+    >>> import torch
+    >>> from ardm.depth import check_classes
+    >>> check_classes(torch.tensor([3, -1]), num_classes=4)
+    Traceback (most recent call last):
+    ValueError: values must lie in 0..3, got -1..3
+    """
+    if x.numel() and (int(x.min()) < 0 or int(x.max()) >= num_classes):
+        raise ValueError(f"values must lie in 0..{num_classes - 1}, got {int(x.min())}..{int(x.max())}")

@@ -17,8 +17,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ardm.model import ARDM
-from ardm.objective import Corrupted, corrupt, step_loss, stratified_steps
+from ardm.depth import check_classes
+from ardm.model import ARDM, evaluating
+from ardm.objective import Corrupted, corrupt, step_loss, stratified_passes
 from ardm.orders import check_orders, random_orders, random_stage_orders, ranks
 from ardm.profile import Profile
 from ardm.schedule import Schedule, check_fits
@@ -112,7 +113,10 @@ class Bound(Estimate):
 
     profile: Profile
     draws_half_width: float
-    """Half the 95% interval over draws of steps and orders for these very items; infinite after a single pass."""
+    """Half the 95% interval over draws of steps and orders for these very items; infinite after a single pass.
+
+    See `stratified_draws_half_width`.
+    """
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; unknown intervals are None."""
@@ -136,8 +140,9 @@ def bound(
 ) -> Bound:
     """An unbiased estimate of the bound: in each pass every item is scored at one (stage, step) in one random order.
 
-    Steps are stratified over the items of a pass; the interval counts only the spread that stratification leaves.
-    The processes of a team share the batches, and each of them returns the result.
+    Steps are stratified over the items of a pass and over the passes of an item; intervals count only the spread that
+    stratification leaves. The model is in eval mode meanwhile. The processes of a team share the batches, and each of
+    them returns the result.
 
     >>> import ardm.build, ardm.presets, torch
     >>> model, x = ardm.build.build_ardm(ardm.presets.text8_small(), 4), torch.zeros(2, 250).long()
@@ -145,34 +150,34 @@ def bound(
     2.0
     """
     check_items(x, model.num_variables, model.depth.num_classes, num_passes)
-    batches = _batches(model, x, generator, num_passes, batch_size)
-    profile = Profile.empty(model.num_stages, model.num_variables, x.device)
-    steps, values = [], []
-    for result in evaluate_batches(batches, lambda batch: step_loss(model, batch), on_batch, team):
+    steps = stratified_passes(num_passes, len(x), model.num_stages * model.num_variables, generator)
+    batches = _batches(model, x, steps, generator, batch_size)
+    with evaluating(model):
+        results = evaluate_batches(batches, lambda batch: step_loss(model, batch), on_batch, team)
+    profile, values = Profile.empty(model.num_stages, model.num_variables, x.device), []
+    for result in results:
         loss = result.to(x.device)
         profile = profile.updated(loss)
-        steps.append(loss.stage * model.num_variables + loss.t)
         values.append(loss.bits_per_dim.double())
     bits = torch.cat(values).view(num_passes, len(x))
     return Bound(
         bits_per_dim=bits.mean().item(),
-        half_width=stratified_half_width(bits, torch.cat(steps).view(num_passes, len(x))),
+        half_width=stratified_half_width(bits, steps),
         num_items=len(x),
         is_exact=False,
         estimator=f"bound over random orders, stratified steps, {passes_in_words(num_passes)}",
         profile=profile,
-        draws_half_width=_half_width(bits.mean(1)),
+        draws_half_width=stratified_draws_half_width(bits, steps, model.num_stages, model.num_variables),
     )
 
 
 def _batches(
-    model: ARDM, x: Tensor, generator: torch.Generator, num_passes: int, batch_size: int
+    model: ARDM, x: Tensor, steps: Int[Tensor, "P N"], generator: torch.Generator, batch_size: int
 ) -> Iterator[Corrupted]:
     num_items, num_variables = x.shape
-    for _ in range(num_passes):
-        steps = stratified_steps(num_items, model.num_stages * num_variables, generator)
+    for of_pass in steps:
         for rows in torch.arange(num_items, device=x.device).split(batch_size):
-            stage, t = steps[rows] // num_variables, steps[rows] % num_variables
+            stage, t = of_pass[rows] // num_variables, of_pass[rows] % num_variables
             rank = random_orders(len(rows), num_variables, generator)
             yield corrupt(model.depth, x[rows], stage, t, rank)
 
@@ -188,25 +193,69 @@ def _half_width(values: Float[Tensor, "N"]) -> float:
 
 
 def stratified_half_width(bits: Float[Tensor, "P N"], steps: Int[Tensor, "P N"]) -> float:
-    """Half the 95% interval of the mean, from the residual of each item after its step's expected loss is removed.
+    """Half the 95% interval of the mean over items, from the residual of each after its steps' expected losses.
 
-    The expected loss is the mean of the values at the step or, where steps have few values, of a run of neighbouring
-    steps: about sqrt(P N) runs, each with several items.
+    It holds however steps are drawn over the passes of an item, independently or stratified.
     """
     num_passes, num_items = bits.shape
     if num_items < 2:
         return math.inf
+    stratum, counts = _strata(steps)
+    item = torch.arange(num_items, device=stratum.device).repeat(num_passes)
+    _, pair, num_values = (stratum * num_items + item).unique(return_inverse=True, return_counts=True)
+    distinct = counts.square() / counts.new_zeros(len(counts)).index_add_(0, stratum, num_values[pair])
+    freedom = (distinct / (distinct - 1).clamp(min=1)).sqrt()  # each mean was fitted to values of so many items
+    by_item = (_residuals(bits, stratum, counts) * freedom[stratum].view_as(bits)).mean(0)
+    return Z_95 * math.sqrt(by_item.square().mean().item() / num_items)
+
+
+def stratified_draws_half_width(
+    bits: Float[Tensor, "P N"], steps: Int[Tensor, "P N"], num_stages: int, num_variables: int
+) -> float:
+    """Half the 95% interval of the mean over draws for these items, whose steps are stratified over the passes.
+
+    From differences of an item's residuals in neighbouring strata, after its steps' expected losses. They have twice
+    the variance of a draw, and more where the item's own expected loss changes between strata, so that the interval is
+    wide rather than narrow. Neighbours in different stages, whose losses differ most, count only if a stratum may
+    have both; likewise those at different steps.
+    """
+    num_passes, num_items = bits.shape
+    if num_passes < 2:
+        return math.inf
+    stratum, counts = _strata(steps)
+    in_sequence = steps.argsort(dim=0, stable=True)
+    differences = _residuals(bits, stratum, counts).gather(0, in_sequence).diff(dim=0)
+    sequence, num_steps = steps.gather(0, in_sequence), num_stages * num_variables
+    for size in (1, num_variables):
+        alike = (sequence // size).diff(dim=0) == 0
+        if num_passes * size % num_steps == 0 and alike.any():
+            differences = differences[alike]
+            break
+    freedom = (bits.numel() - 1) / (bits.numel() - len(counts))  # the means were fitted to these values
+    return Z_95 * math.sqrt(differences.square().mean().item() / 2 * freedom / bits.numel())
+
+
+def _strata(steps: Int[Tensor, "P N"]) -> tuple[Int[Tensor, "V"], Int[Tensor, "C"]]:
+    """The stratum of each value, and how many values each has: a step, or about sqrt(P N) runs of neighbouring steps.
+
+    Runs, each with several items, are for steps that have few values.
+    """
+    num_values, num_items = steps.numel(), steps.shape[1]
     _, stratum, counts = steps.flatten().unique(return_inverse=True, return_counts=True)
     if len(counts) * MIN_ITEMS_PER_STEP > num_items:
-        num_runs = max(1, min(int(bits.numel() ** 0.5), num_items // 4))
+        num_runs = max(1, min(int(num_values**0.5), num_items // 4))
         place = steps.flatten().argsort(stable=True).argsort()
-        stratum = place * num_runs // bits.numel()
+        stratum = place * num_runs // num_values
         counts = stratum.bincount()
+    return stratum, counts
+
+
+def _residuals(
+    bits: Float[Tensor, "P N"], stratum: Int[Tensor, "V"], counts: Int[Tensor, "C"]
+) -> Float[Tensor, "P N"]:
+    """What is left of the values without the mean of their stratum."""
     sums = torch.zeros(len(counts), dtype=bits.dtype, device=bits.device).index_add_(0, stratum, bits.flatten())
-    residual = bits.flatten() - (sums / counts)[stratum]
-    freedom = (counts / (counts - 1).clamp(min=1)).sqrt()[stratum]  # each mean was fitted to these values
-    by_item = (residual * freedom).view(num_passes, num_items).mean(0)
-    return Z_95 * math.sqrt(by_item.square().mean().item() / num_items)
+    return (bits.flatten() - (sums / counts)[stratum]).view_as(bits)
 
 
 @torch.no_grad()
