@@ -406,7 +406,8 @@ def _scored_rows(
         item, call = rows // len(groups), rows % len(groups)
         stage, start, stop = stages[call], starts[call], stops[call]
         r = rank[item, stage]
-        log_probs: Tensor = model(*corrupt(model.depth, x[item], stage, start, r))
+        with evaluating(model):  # not around the yield, where the caller may train
+            log_probs: Tensor = model(*corrupt(model.depth, x[item], stage, start, r))
         weights = weigh(r, start[:, None], stop[:, None])
         yield item, -(log_probs.double().masked_fill(weights == 0, 0.0) * weights)
         on_batch(len(rows))
@@ -480,5 +481,4 @@ def check_items(x: Tensor, num_variables: int, num_classes: int, num_passes: int
         raise ValueError(f"expected at least one pass, got {num_passes}")
     if x.ndim != 2 or x.shape[1] != num_variables or len(x) == 0:
         raise ValueError(f"expected at least one item of {num_variables} variables, got shape {tuple(x.shape)}")
-    if int(x.min()) < 0 or int(x.max()) >= num_classes:
-        raise ValueError(f"values must lie in 0..{num_classes - 1}, got {int(x.min())}..{int(x.max())}")
+    check_classes(x, num_classes)

@@ -49,7 +49,9 @@ def stratified_steps(num_items: int, num_steps: int, generator: torch.Generator)
     return stratified_passes(1, num_items, num_steps, generator)[0]
 
 
-def stratified_passes(num_passes: int, num_items: int, num_steps: int, generator: torch.Generator) -> Int[Tensor, "P N"]:
+def stratified_passes(
+    num_passes: int, num_items: int, num_steps: int, generator: torch.Generator
+) -> Int[Tensor, "P N"]:
     """Steps in 0..num_steps-1 for P passes over N items: uniform for each, spread evenly in three ways.
 
     The steps are cut into P N equal cells, and each cell is drawn from once. A pass has one step in each N-th of the
@@ -71,9 +73,9 @@ def _spread_cells(num_passes: int, num_items: int, generator: torch.Generator) -
     """The cells 0..P N - 1 in random places: each row has one in each N-th of them, each column one in each P-th.
 
     A lattice has these properties: floor(cell / P) = n + const modulo N in a pass, for the item in place n, and
-    floor(cell / N) = m + const modulo P for an item, for the pass in place m. Two kinds of exchange keep them and make the
-    places of an item nearly independent: among the items that a pass has in one P-th, and among the cells that lie in
-    one P-th and one N-th.
+    floor(cell / N) = m + const modulo P for an item, for the pass in place m. Two kinds of exchange keep them and make
+    the places of an item nearly independent: among the items that a pass has in one P-th, and among the cells that lie
+    in one P-th and one N-th.
     """
     device, num_cells = generator.device, num_passes * num_items
     item = torch.randperm(num_items, generator=generator, device=device)
