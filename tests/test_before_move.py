@@ -1,6 +1,8 @@
 """Files written before the modules moved still load, score, restore and resume, to the bit.
 
-`golden/before_move` was written by commit eb20fb8 on one CPU; floats may differ on others. So each run is first trained
+`golden/before_move` was written by commit eb20fb8 on one CPU; floats may differ on others. Steps of bounds over several
+passes are drawn in another way since: what runs measure at their end is expected as it is now, as is `measured_again`,
+the losses of `profiles/text.npy`. So each run is first trained
 again up to the step where it was stopped: if that gives exactly the stored weights, the rest must be equal to the bit,
 otherwise nearly equal.
 """
@@ -158,7 +160,8 @@ def test_profiles_are_planned_from_and_measured_again(capsys, tmp_path):
         assert told["bits"] == pytest.approx(expected["bits"], rel=1e-12)
     how = ["--items", "6", "--passes", "12", "--split", "all", "--device", "cpu", "--profile", str(tmp_path / "p.npy")]
     output(capsys, ["eval", "models/text.safetensors", "data/text.txt", *how])
-    assert np.load(tmp_path / "p.npy") == pytest.approx(np.load("profiles/text.npy"), rel=1e-4, abs=1e-4, nan_ok=True)
+    expected = np.array(EXPECTED["measured_again"])
+    assert np.load(tmp_path / "p.npy") == pytest.approx(expected, rel=1e-4, abs=1e-4, nan_ok=True)
 
 
 def hashes(state: Path) -> dict[str, str]:

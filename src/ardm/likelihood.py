@@ -174,12 +174,12 @@ def bound(
 def _batches(
     model: ARDM, x: Tensor, steps: Int[Tensor, "P N"], generator: torch.Generator, batch_size: int
 ) -> Iterator[Corrupted]:
+    """Items at their steps in fresh orders, pass after pass; a batch may hold rows of several passes."""
     num_items, num_variables = x.shape
-    for of_pass in steps:
-        for rows in torch.arange(num_items, device=x.device).split(batch_size):
-            stage, t = of_pass[rows] // num_variables, of_pass[rows] % num_variables
-            rank = random_orders(len(rows), num_variables, generator)
-            yield corrupt(model.depth, x[rows], stage, t, rank)
+    for rows in torch.arange(steps.numel(), device=x.device).split(batch_size):
+        step = steps.flatten()[rows]
+        rank = random_orders(len(rows), num_variables, generator)
+        yield corrupt(model.depth, x[rows % num_items], step // num_variables, step % num_variables, rank)
 
 
 def passes_in_words(num_passes: int) -> str:
