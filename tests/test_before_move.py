@@ -1,10 +1,9 @@
 """Files written before the modules moved still load, score, restore and resume, to the bit.
 
-`golden/before_move` was written by commit eb20fb8 on one CPU; floats may differ on others. Steps of bounds over several
-passes are drawn in another way since: what runs measure at their end is expected as it is now, as is `measured_again`,
-the losses of `profiles/text.npy`. So each run is first trained
+`golden/before_move` was written by commit eb20fb8 on one CPU; floats may differ on others. So each run is first trained
 again up to the step where it was stopped: if that gives exactly the stored weights, the rest must be equal to the bit,
-otherwise nearly equal.
+otherwise nearly equal. Steps of a bound over several passes have been drawn differently since. What runs measure after
+their last step is therefore expected as it is now, and so is the profile that is measured again.
 """
 
 import hashlib
