@@ -2,7 +2,8 @@
 
 `golden/before_move` was written by commit eb20fb8 on one CPU; floats may differ on others. So each run is first trained
 again up to the step where it was stopped: if that gives exactly the stored weights, the rest must be equal to the bit,
-otherwise nearly equal.
+otherwise nearly equal. Steps of a bound over several passes have been drawn differently since. What runs measure after
+their last step is therefore expected as it is now, and so is the profile that is measured again.
 """
 
 import hashlib
@@ -159,7 +160,8 @@ def test_profiles_are_planned_from_and_measured_again(capsys, tmp_path):
         assert told["bits"] == pytest.approx(expected["bits"], rel=1e-12)
     how = ["--items", "6", "--passes", "12", "--split", "all", "--device", "cpu", "--profile", str(tmp_path / "p.npy")]
     output(capsys, ["eval", "models/text.safetensors", "data/text.txt", *how])
-    assert np.load(tmp_path / "p.npy") == pytest.approx(np.load("profiles/text.npy"), rel=1e-4, abs=1e-4, nan_ok=True)
+    expected = np.array(EXPECTED["measured_again"])
+    assert np.load(tmp_path / "p.npy") == pytest.approx(expected, rel=1e-4, abs=1e-4, nan_ok=True)
 
 
 def hashes(state: Path) -> dict[str, str]:

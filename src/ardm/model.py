@@ -1,6 +1,8 @@
 """A model: a network, the shape of its items, and how its outputs become probabilities."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -128,6 +130,29 @@ class ARDM(NetworkModel):
         stages, steps = (torch.full(inputs.shape[:1], number, device=inputs.device) for number in (stage, t))
         outputs = self.outputs(inputs, mask, stages, steps, where, context)
         return self.parametrization.children(outputs, inputs.gather(1, where), stage)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """A context in which all modules are in eval mode, without dropout; each gets its own mode back at the end.
+
+    >>> from torch import nn
+    >>> from ardm.model import evaluating
+    >>> model = nn.Sequential(nn.Dropout(), nn.Dropout().eval())
+    >>> with evaluating(model):
+    ...     [module.training for module in model]
+    [False, False]
+    >>> [module.training for module in model]
+    [True, False]
+    """
+    trained = [module for module in model.modules() if module.training]
+    for module in trained:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in trained:
+            module.training = True
 
 
 def rows_at(x: Float[Tensor, "B D C"], where: Int[Tensor, "B N"]) -> Float[Tensor, "B N C"]:

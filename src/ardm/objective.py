@@ -53,9 +53,26 @@ def stratified_steps(num_items: int, num_steps: int, generator: torch.Generator)
 
     Each of `num_items` equal strata goes to a random item, whose step is drawn uniformly within it.
     """
-    strata = torch.randperm(num_items, generator=generator, device=generator.device)
-    jitter = torch.rand(num_items, generator=generator, device=generator.device, dtype=torch.float64)
-    steps = ((strata + jitter) * (num_steps / num_items)).long()
+    return stratified_passes(1, num_items, num_steps, generator)[0]
+
+
+def stratified_passes(
+    num_passes: int, num_items: int, num_steps: int, generator: torch.Generator
+) -> Int[Tensor, "P N"]:
+    """Steps in 0..num_steps-1 for P passes over N items: uniform for each, spread evenly in three ways.
+
+    The steps are cut into P N equal cells, and each cell is drawn from once. A pass has one step in each N-th of the
+    steps, as in `stratified_steps`, and an item has one in each P-th, at places that are nearly independent.
+
+    >>> import torch
+    >>> from ardm.objective import stratified_passes
+    >>> steps = stratified_passes(3, 4, num_steps=12, generator=torch.Generator())
+    >>> (steps // 3).sort(dim=1).values.tolist(), (steps // 4).sort(dim=0).values.T.tolist()
+    ([[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3]], [[0, 1, 2], [0, 1, 2], [0, 1, 2], [0, 1, 2]])
+    """
+    cells = _spread_cells(num_passes, num_items, generator)
+    jitter = torch.rand(cells.shape, generator=generator, device=generator.device, dtype=torch.float64)
+    steps = ((cells + jitter) * (num_steps / cells.numel())).long()
     return steps.clamp_(max=num_steps - 1)
 
 
@@ -64,6 +81,33 @@ def stratified_places(num_items: int, generator: torch.Generator) -> Float64[Ten
     strata = torch.randperm(num_items, generator=generator, device=generator.device)
     jitter = torch.rand(num_items, generator=generator, device=generator.device, dtype=torch.float64)
     return (strata + jitter) / num_items
+
+
+def _spread_cells(num_passes: int, num_items: int, generator: torch.Generator) -> Int[Tensor, "P N"]:
+    """The cells 0..P N - 1 in random places: each row has one in each N-th of them, each column one in each P-th.
+
+    A lattice has these properties: floor(cell / P) = n + const modulo N in a pass, for the item in place n, and
+    floor(cell / N) = m + const modulo P for an item, for the pass in place m. Two kinds of exchange keep them and make
+    the places of an item nearly independent: among the items that a pass has in one P-th, and among the cells that lie
+    in one P-th and one N-th.
+    """
+    device, num_cells = generator.device, num_passes * num_items
+    item = torch.randperm(num_items, generator=generator, device=device)
+    if num_passes == 1:
+        return item[None]
+    turn = torch.randperm(num_passes, generator=generator, device=device)[:, None]
+    common = math.gcd(num_passes, num_items)
+    cells = (num_passes * item + num_items * turn + turn * common // num_passes) % num_cells
+    cells = _shuffled_within(cells, cells // num_items * num_passes + turn, generator)
+    return _shuffled_within(cells, cells // num_items * num_items + cells // num_passes, generator)
+
+
+def _shuffled_within(values: Int[Tensor, "P N"], group: Int[Tensor, "P N"], generator: torch.Generator) -> Tensor:
+    """The values with a random permutation of those in each group."""
+    keys = torch.rand(values.numel(), generator=generator, device=values.device, dtype=torch.float64)
+    shuffled, by_group = keys.argsort(), group.flatten().argsort(stable=True)
+    places = shuffled[group.flatten()[shuffled].argsort(stable=True)]
+    return torch.empty_like(values.flatten()).scatter_(0, places, values.flatten()[by_group]).view_as(values)
 
 
 @dataclass(frozen=True, kw_only=True)

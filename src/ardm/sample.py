@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from ardm.depth import DepthMap
-from ardm.model import ARDM, Context
+from ardm.model import ARDM, Context, evaluating
 from ardm.orders import check_orders, ranks, revealed
 from ardm.schedule import Schedule, check_fits
 
@@ -109,7 +109,7 @@ def sample_chain(
         mask = revealed(rank, schedule.first_step)
         for start, stop in schedule.groups(s):
             where = order[:, start:stop]
-            with torch.no_grad():  # not around the yield, where the caller may want gradients
+            with torch.no_grad(), evaluating(model):  # not around the yield, where the caller may train
                 children = model.predict(values, mask, s, start, where, context)
             drawn = children.sample(generator, temperature=temperature, top_p=top_p)
             values, mask = values.scatter(1, where, drawn), revealed(rank, stop)

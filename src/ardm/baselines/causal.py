@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ardm.depth import checked_classes
 from ardm.likelihood import (
     ALONE,
     Estimate,
@@ -29,7 +30,7 @@ from ardm.likelihood import (
     mean_bits,
     passes_in_words,
 )
-from ardm.model import NetworkModel
+from ardm.model import NetworkModel, evaluating
 from ardm.objective import Losses
 from ardm.orders import check_orders, random_orders
 from ardm.parametrizations import Parametrization
@@ -113,6 +114,7 @@ class Autoregressive(NetworkModel):
 
         A permuted network takes each item in a fresh uniform order.
         """
+        x = checked_classes(x, self.num_classes)
         bits = self._bits(x, self.draw_orders(len(x), generator)) / self.num_variables
         return Losses(bits_per_dim=bits, cross_entropy=torch.zeros_like(bits))
 
@@ -157,7 +159,8 @@ def score(
         for _ in range(num_passes)
         for items in x.split(batch_size)
     )
-    scores = evaluate_batches(batches, lambda batch: model.bits(*batch).double(), on_batch, team)
+    with evaluating(model):
+        scores = evaluate_batches(batches, lambda batch: model.bits(*batch).double(), on_batch, team)
     bits = torch.cat(scores).view(num_passes, len(x)).mean(0).to(x.device)
     passes = passes_in_words(num_passes)
     estimator = f"mean over random orders, {passes}" if model.is_permuted else "exact, left to right"
@@ -192,7 +195,7 @@ def sample_chain(
     for d in range(model.num_variables):
         where = order[:, d : d + 1]
         parent = torch.full_like(where, model.depth.absorbing_value)
-        with torch.no_grad():  # not around the yield, where the caller may want gradients
+        with torch.no_grad(), evaluating(model):  # not around the yield, where the caller may train
             children = model.parametrization.children(next_outputs(x, d)[:, None], parent, 0)
         x = x.scatter(1, where, children.sample(generator, temperature=temperature))
         is_hidden = is_hidden.scatter(1, where, False)
