@@ -106,8 +106,22 @@ def draw(
     schedule = schedule or make_schedule(loaded.trained)
     how: Any = {"num_items": options.num_items, "batch_size": options.batch_size, "compiles": runtime.compile}
     with runtime.autocast(), for_many_calls(model, num_calls=schedule.num_calls, **how) as called:
-        start = partial(chain, called, schedule, options=options, gaps=gaps)
-        return _draw_batches(start, schedule.num_calls, model.shape, runtime, options)
+        return draw_ready(called, schedule, runtime, options, gaps)
+
+
+def draw_ready(
+    model: ARDM, schedule: Schedule, runtime: Runtime, options: DrawOptions = DEFAULTS, gaps: GappedItem | None = None
+) -> Drawn:
+    """Items drawn from a model that has been made ready for many calls; benchmarks time it.
+
+    >>> import ardm
+    >>> from ardm.runtime.device import Runtime
+    >>> from ardm.tasks.draw import draw_ready
+    >>> draw_ready(ardm.load("text").model, ardm.uniform_schedule(250, 5), Runtime.choose("cpu")).samples.shape
+    (1, 250)
+    """
+    start = partial(chain, model, schedule, options=options, gaps=gaps)
+    return _draw_batches(start, schedule.num_calls, model.shape, runtime, options)
 
 
 def _baseline_chain(model: methods.Baseline, num_items: int, generator: torch.Generator) -> Iterator[ReadState]:
