@@ -35,14 +35,13 @@ from ardm.exact.layers import check_bounds
 from ardm.exact.network import ExactNetwork
 from ardm.exact.outputs import OutputUnits
 from ardm.model import ARDM
-from ardm.names import Shape
+from ardm.names import MODEL_FILE, Shape
 from ardm.parametrizations import Parametrization
 from ardm.profile import Profile
 from ardm.runtime.files import is_gzip, write_file, written_whole
 from ardm.version import __version__
 
 FORMAT_VERSION = 1
-MODEL_FILE = "model.safetensors"
 GZIP_WBITS = 31
 """Makes zlib expect gzip's header and checksum."""
 MAX_INFLATED_BYTES = 2**30

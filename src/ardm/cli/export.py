@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from ardm.cli.common import Device, Seed, progress, require_calls, require_positive
+from ardm.cli.common import CODING_ORDERS, Device, Seed, progress, require_calls, require_positive
 from ardm.errors import UsageError
 
 DEFAULT_CALLS = {"text": 100, "images": 100, "sound": 500}
@@ -24,8 +24,7 @@ class Export:
     """The data that the run was trained on; by default where the run found it."""
     calls: int | None = None
     """Network calls per item that the exact model makes by default, at most one per variable; 100, or 500 for sound."""
-    order: str | None = None
-    """raster, reverse, spaced, halton, strands or pseudorandom:SEED; by default the one that codes best."""
+    order: Annotated[str | None, tyro.conf.arg(help=f"{CODING_ORDERS}; by default the one that codes best.")] = None
     items: int = 64
     """Number of training items that calibrate the scales of activations."""
     valid_items: int = 8

@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ardm.codec.batching import Batching
-from ardm.codec.format.archive import ARCHIVE_SUFFIX, ArchiveReader, ArchiveWriter
+from ardm.codec.format.archive import ArchiveReader, ArchiveWriter
 from ardm.codec.format.entries import Entry, Limits, Raw
 from ardm.codec.format.fields import SoundFields
 from ardm.codec.format.names import name_problem
 from ardm.codec.format.options import Options
-from ardm.codec.format.single import SINGLE_SUFFIX
 from ardm.compression.content_codec import CodecSet, ContentCodec, unless_failed, verified_files
 from ardm.compression.outcomes import Done, Outcome, grouped, length_notes, shares
 from ardm.compression.sources import Source
 from ardm.errors import ArdmError, DataError
 from ardm.media.contents import Content
 from ardm.media.layout import Placement
+from ardm.names import ARCHIVE_SUFFIX, SINGLE_SUFFIX
 from ardm.runtime.files import write_file, written_whole
 
 

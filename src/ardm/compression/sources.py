@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from ardm.codec.format.archive import ARCHIVE_SUFFIX
-from ardm.codec.format.single import SINGLE_SUFFIX
 from ardm.compression.content_codec import ContentCodec
 from ardm.compression.outcomes import Outcome, shortened
 from ardm.compression.workers import Workers
@@ -15,6 +13,7 @@ from ardm.data.folders import files_below, is_hidden
 from ardm.data.image_files import IMAGE_SUFFIXES
 from ardm.data.sound_files import SOUND_SUFFIXES
 from ardm.errors import CheckpointError, DataError, UsageError
+from ardm.names import ARCHIVE_SUFFIX, SINGLE_SUFFIX
 from ardm.pretrained import bundled_models, find_bundled
 
 COMPRESSED_SUFFIXES = (SINGLE_SUFFIX, ARCHIVE_SUFFIX)

@@ -16,13 +16,12 @@ from ardm.codec.batching import Batching
 from ardm.codec.format.archive import is_archive
 from ardm.codec.format.entries import Coded, Limits, Raw
 from ardm.codec.format.fields import Fields
-from ardm.codec.format.single import SINGLE_SUFFIX
 from ardm.codec.windows import num_windows
 from ardm.compression.content_codec import CodecSet, ContentCodec, unless_failed, verified_files
 from ardm.data.image_files import DAMAGE, IMAGE_FORMATS
 from ardm.errors import DamagedError, DataError, TooLargeError, UnknownModelError
 from ardm.media.contents import Content, restored_file, restored_suffix
-from ardm.names import Shape
+from ardm.names import SINGLE_SUFFIX, Shape
 
 BATCH_SECONDS = 0.2
 """The longest batch: a job can stop only between batches."""

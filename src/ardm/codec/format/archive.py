@@ -29,7 +29,6 @@ from ardm.codec.format.recovery import recover
 from ardm.codec.format.single import check_start
 from ardm.errors import DamagedError, DataError
 
-ARCHIVE_SUFFIX = ".ardma"
 GROUP_ENTRIES = 64
 GROUP_BYTES = 2**20
 """A group is written once it has this many entries or bytes; the writer holds one group in memory."""
