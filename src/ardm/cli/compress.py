@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -175,10 +176,14 @@ def report_on_leader(
     command: Compress | Decompress, work: "Callable[[Workers], Outcome]", columns: tuple[str, ...]
 ) -> None:
     """Share work among all processes, and report its outcome from the first one."""
-    from ardm.compression.workers import run_on_leader
+    from ardm.compression.content_codec import load_codec
+    from ardm.compression.workers import Workers
     from ardm.runtime.device import Runtime
+    from ardm.runtime.team import joined_team
 
-    outcome = run_on_leader(Runtime.choose(command.device).device, work)
+    device = Runtime.choose(command.device).device
+    with joined_team(device) as team:
+        outcome = Workers(team, partial(load_codec, device=device)).run_on_leader(work)
     if outcome is not None:
         report(outcome, columns, as_json=command.json)
 
