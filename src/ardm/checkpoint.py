@@ -152,7 +152,7 @@ def load_any(path: Path | str, device: torch.device | str = "cpu") -> AnyTrained
 
 
 def load_profile(path: Path | str) -> Profile:
-    """The loss profile of a run's folder or of a model file, read without building its network."""
+    """The loss profile of a run's folder or of a model file, without building its network; all is read for its hash."""
     path, tensors, description = _read_model(path)
     with _naming_errors(path):
         if description["kind"] != "baseline":

@@ -91,7 +91,7 @@ class Forked(Launched):
 
     @classmethod
     def start(cls, words: list[str], num_processes: int, fault: str = "none") -> "Forked":
-        """A command in so many processes."""
+        """A command in several processes."""
         folder = Path(tempfile.mkdtemp())
         store = torch.distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
         environments = [environment(rank, num_processes, store.port) for rank in range(num_processes)]
@@ -162,7 +162,7 @@ class ByTorchrun(Launched):
 
     @classmethod
     def start(cls, words: list[str], num_processes: int, fault: str = "none") -> "ByTorchrun":
-        """A command in so many processes."""
+        """A command in several processes."""
         return cls.run([str(FAULTY), fault, *words], num_processes)
 
     @classmethod
@@ -234,7 +234,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """A tiny training to a folder, by so many processes."""
+    """A tiny training to a folder, by one process or several."""
 
     folder: Path
     num_processes: int = 1

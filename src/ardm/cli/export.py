@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -51,16 +51,8 @@ class Export:
         corpus = load_corpus(trained.config.data, self._data_path())
         calibrating, held_out = choose_items(corpus, trained.model.shape, self.items, self.valid_items)
         with progress("trying orders and schedules", num_rows(held_out, calls, order)) as advance:
-            exact = export_model(
-                trained,
-                calibrating,
-                held_out,
-                planning_losses(trained),
-                num_calls=calls,
-                order=order,
-                seed=self.seed,
-                on_step=advance,
-            )
+            how: Any = {"num_calls": calls, "order": order, "seed": self.seed, "on_step": advance}
+            exact = export_model(trained, calibrating, held_out, planning_losses(trained), **how)
         save_model(self.output, exact)
         part = exact.exact
         assert part is not None

@@ -14,11 +14,11 @@ from ardm.apps.bench.training import peak_bytes, random_corpus, reset_peak
 from ardm.build import build_ardm
 from ardm.config import RunConfig
 from ardm.model import ARDM
-from ardm.nn.recorded import for_many_calls
+from ardm.nn.recorded import recorded
 from ardm.runtime.device import Runtime
 from ardm.sample import BATCH_SIZE, batch_generator, batch_sizes
 from ardm.schedule import Schedule, uniform_schedule
-from ardm.tasks.draw import DrawOptions, chain, draw_ready, keep_states
+from ardm.tasks.draw import DrawOptions, chain, draw_batches, keep_states
 
 WARMUP_CALLS = 3
 """Untimed calls per batch size, which allocate memory and choose kernels."""
@@ -84,7 +84,7 @@ def time_sampling(
     """The timing of at least one pass over all items, repeated for about this many seconds."""
     sizes, num_calls = batch_sizes(num_items, batch_size), schedule.num_calls
     how: Any = {"num_items": num_items, "batch_size": batch_size}
-    ready = for_many_calls(source.model, num_calls=num_calls, compiles=runtime.compile, **how)
+    ready = recorded(source.model, num_calls=num_calls, compiles=runtime.compile, **how)
     with runtime.autocast(), ready as called:
         model = WatchedModel(called, runtime.device)
         warm_up(model, schedule, {*sizes})
@@ -92,7 +92,8 @@ def time_sampling(
         model.watch.reset()
         reset_peak(runtime)
         started = time.perf_counter()
-        draw = partial(draw_ready, model, schedule, runtime, DrawOptions(**how))
+        start, options = partial(chain, model, schedule), DrawOptions(**how)
+        draw = partial(draw_batches, start, num_calls, model.shape, runtime, options)
         pass_seconds = seconds_per_step(draw, runtime.device, seconds, steps_at_once=1)
         network_share = model.watch.seconds / (time.perf_counter() - started)
     return SampleTiming(
