@@ -35,14 +35,13 @@ from ardm.exact.layers import check_bounds
 from ardm.exact.network import ExactNetwork
 from ardm.exact.outputs import OutputUnits
 from ardm.model import ARDM
-from ardm.names import Shape
+from ardm.names import MODEL_FILE, Shape
 from ardm.parametrizations import Parametrization
 from ardm.profile import Profile
 from ardm.runtime.files import is_gzip, write_file, written_whole
 from ardm.version import __version__
 
 FORMAT_VERSION = 1
-MODEL_FILE = "model.safetensors"
 GZIP_WBITS = 31
 """Makes zlib expect gzip's header and checksum."""
 MAX_INFLATED_BYTES = 2**30
@@ -153,7 +152,7 @@ def load_any(path: Path | str, device: torch.device | str = "cpu") -> AnyTrained
 
 
 def load_profile(path: Path | str) -> Profile:
-    """The loss profile of a run's folder or of a model file, read without building its network."""
+    """The loss profile of a run's folder or of a model file, without building its network; all is read for its hash."""
     path, tensors, description = _read_model(path)
     with _naming_errors(path):
         if description["kind"] != "baseline":

@@ -22,7 +22,7 @@ from ardm.errors import UsageError
 from ardm.media.medium import GappedItem
 from ardm.model import ARDM
 from ardm.names import Shape
-from ardm.nn.recorded import for_many_calls
+from ardm.nn.recorded import recorded
 from ardm.parametrizations import LogisticMixtureParametrization
 from ardm.runtime.device import Runtime
 from ardm.sample import BATCH_SIZE, batch_generator, batch_sizes, sample_chain
@@ -99,15 +99,15 @@ def draw(
         baseline = loaded.trained.model
         with runtime.autocast():
             start = partial(_baseline_chain, baseline)
-            return _draw_batches(start, baseline.num_calls, baseline.shape, runtime, options)
+            return draw_batches(start, baseline.num_calls, baseline.shape, runtime, options)
     model = loaded.ardm
     if options.top_p < 1 and isinstance(model.parametrization, LogisticMixtureParametrization):
         raise UsageError("top-p needs a list of classes, which logistic mixtures lack; use the temperature")
     schedule = schedule or make_schedule(loaded.trained)
     kwargs: Any = {"num_items": options.num_items, "batch_size": options.batch_size, "compiles": runtime.compile}
-    with runtime.autocast(), for_many_calls(model, num_calls=schedule.num_calls, **kwargs) as called:
+    with runtime.autocast(), recorded(model, num_calls=schedule.num_calls, **kwargs) as called:
         start = partial(chain, called, schedule, options=options, gaps=gaps)
-        return _draw_batches(start, schedule.num_calls, model.shape, runtime, options)
+        return draw_batches(start, schedule.num_calls, model.shape, runtime, options)
 
 
 def _baseline_chain(model: methods.Baseline, num_items: int, generator: torch.Generator) -> Iterator[ReadState]:
@@ -155,13 +155,14 @@ def calls_to_keep(num_calls: int, num_states: int) -> list[int]:
     return sorted({1 + (num_calls - 1) * i // (num_states - 1) for i in range(num_states)})
 
 
-def _draw_batches(
+def draw_batches(
     start: Callable[[int, torch.Generator], Iterator[ReadState]],
     num_calls: int,
     shape: Shape,
     runtime: Runtime,
     options: DrawOptions,
 ) -> Drawn:
+    """Items drawn in batches, each of which `start` begins with its size and its own generator."""
     started, team = time.perf_counter(), runtime.team
     calls, sizes = calls_to_keep(num_calls, options.num_states), batch_sizes(options.num_items, options.batch_size)
 

@@ -83,9 +83,15 @@ def is_measured(profile: Profile) -> bool:
     return bool(profile.counts.any(dim=1).all())
 
 
-def planning_losses(trained: TrainedModel) -> Losses:
-    """A model's losses, averages over random orders, made monotone and stretched to its items' size."""
-    return stretch(monotone_losses(trained.profile), trained.model.num_variables)
+def planning_losses(trained: TrainedModel, losses: Losses | None = None) -> Float[np.ndarray, "S steps"]:
+    """A model's losses, averages over random orders, made monotone (unless given so) and stretched to its items' size.
+
+    >>> import ardm
+    >>> from ardm.tasks.plan import planning_losses
+    >>> planning_losses(ardm.load("text").for_shape((100,))).shape
+    (1, 100)
+    """
+    return stretch(monotone_losses(trained.profile) if losses is None else losses, trained.model.num_variables)
 
 
 def make_schedule(
@@ -94,8 +100,11 @@ def make_schedule(
     kind: ScheduleKind = "planned",
     first_step: int = 0,
     last_step: int | None = None,
+    losses: Losses | None = None,
 ) -> Schedule:
     """A schedule for the steps of an item, or some of them, with this many calls or one variable per call.
+
+    Whoever plans often from one model gives its `monotone_losses`, which take a moment.
 
     >>> import ardm
     >>> from ardm.tasks.plan import make_schedule
@@ -105,7 +114,7 @@ def make_schedule(
     num_stages, num_steps = trained.model.num_stages, last_step or trained.model.num_variables
     if num_calls is None:
         return full_schedule(num_steps, num_stages=num_stages, first_step=first_step)
-    losses = planning_losses(trained) if kind == "planned" else np.zeros((num_stages, num_steps))
+    losses = planning_losses(trained, losses) if kind == "planned" else np.zeros((num_stages, num_steps))
     return schedule_of_kind(kind, losses, num_calls, first_step, num_steps)
 
 
