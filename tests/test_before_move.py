@@ -24,6 +24,7 @@ from safetensors.torch import load_file
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 import ardm
+from ardm.apps.demo.models import find_examples
 from ardm.checkpoint import load_model
 from ardm.cli.main import main
 
@@ -112,6 +113,16 @@ def test_compressed_files_are_restored_and_made_again(capsys, tmp_path, name):
     assert (tmp_path / name).read_bytes() == (GOLDEN / "compressed" / name).read_bytes()
 
 
+@pytest.mark.slow
+def test_the_demo_writes_the_same_files(capsys, tmp_path):
+    """The integers of the bundled models, so the same on every machine; the report holds times."""
+    examples = find_examples(None)
+    output(capsys, ["demo", "-o", str(tmp_path), "--examples", str(examples), "--device", "cpu"])
+    assert {name: digest_of(data) for name, data in contents(tmp_path / "compressed").items()} == EXPECTED["demo"]
+    for name in contents(tmp_path / "restored"):
+        assert_same_content(tmp_path / "restored" / name, examples / name)
+
+
 def test_compressed_files_are_restored_in_python():
     for name, arguments in COMPRESSED.items():
         inputs, model = split_model(arguments)
@@ -170,8 +181,11 @@ def hashes(state: Path) -> dict[str, str]:
 
 
 def digest(tensor: torch.Tensor) -> str:
-    values = tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes()
-    return hashlib.blake2b(values, digest_size=16).hexdigest()
+    return digest_of(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+
+
+def digest_of(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def metrics(folder: Path) -> list[dict[str, float]]:

@@ -35,14 +35,13 @@ from ardm.exact.layers import check_bounds
 from ardm.exact.network import ExactNetwork
 from ardm.exact.outputs import OutputUnits
 from ardm.model import ARDM
-from ardm.names import Shape
+from ardm.names import MODEL_FILE, Shape
 from ardm.parametrizations import Parametrization
 from ardm.profile import Profile
 from ardm.runtime.files import is_gzip, write_file, written_whole
 from ardm.version import __version__
 
 FORMAT_VERSION = 1
-MODEL_FILE = "model.safetensors"
 GZIP_WBITS = 31
 """Makes zlib expect gzip's header and checksum."""
 MAX_INFLATED_BYTES = 2**30
@@ -94,6 +93,11 @@ class TrainedModel(Trained):
     """Loss profile measured on held-out data with these weights or, before that, its average in training."""
     exact: ExactPart | None = None
     """The codec of an exact model; None for floating-point weights."""
+
+    @property
+    def ardm(self) -> ARDM:
+        """The ARDM, by the name that it has in `ardm.Model`."""
+        return self.model
 
     def for_shape(self, shape: Shape) -> "TrainedModel":
         """This model for items of another shape; the profile remains that of the trained shape."""
@@ -153,7 +157,7 @@ def load_any(path: Path | str, device: torch.device | str = "cpu") -> AnyTrained
 
 
 def load_profile(path: Path | str) -> Profile:
-    """The loss profile of a run's folder or of a model file, read without building its network."""
+    """The loss profile of a run's folder or of a model file, without building its network; all is read for its hash."""
     path, tensors, description = _read_model(path)
     with _naming_errors(path):
         if description["kind"] != "baseline":

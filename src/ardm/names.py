@@ -11,3 +11,7 @@ Smoothing = Literal["smooth", "isotonic", "sort"]
 StageSplit = Literal["joint", "even"]
 Split = Literal["train", "valid", "test", "all"]
 Scale = Literal["minutes", "paper"]
+SINGLE_SUFFIX, ARCHIVE_SUFFIX = ".ardm", ".ardma"
+"""Of a compressed file, and of an archive."""
+MODEL_FILE, CONFIG_FILE = "model.safetensors", "config.json"
+"""In the folder of a run."""

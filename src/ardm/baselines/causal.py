@@ -167,10 +167,8 @@ def score(
     return mean_bits(bits, model.num_variables, estimator, is_exact=not model.is_permuted)
 
 
-def sample(
-    model: Autoregressive, num_items: int, generator: torch.Generator, *, temperature: float = 1.0
-) -> Int[Tensor, "B D"]:
-    """Items drawn in D calls, in orders from `draw_orders`; exact at temperature 1.
+def sample(model: Autoregressive, num_items: int, generator: torch.Generator) -> Int[Tensor, "B D"]:
+    """Items drawn in D calls, in orders from `draw_orders`; exact.
 
     >>> import dataclasses, torch
     >>> from ardm import build, config, presets
@@ -180,13 +178,11 @@ def sample(
     >>> sample(build.build_model(run, num_classes=27), 3, torch.Generator()).shape
     torch.Size([3, 8])
     """
-    *_, last = sample_chain(model, num_items, generator, temperature=temperature)
+    *_, last = sample_chain(model, num_items, generator)
     return last
 
 
-def sample_chain(
-    model: Autoregressive, num_items: int, generator: torch.Generator, *, temperature: float = 1.0
-) -> Iterator[Int[Tensor, "B D"]]:
+def sample_chain(model: Autoregressive, num_items: int, generator: torch.Generator) -> Iterator[Int[Tensor, "B D"]]:
     """The items of `sample` after each call, K where nothing is drawn yet."""
     order = model.draw_orders(num_items, generator)
     x = torch.full_like(order, model.depth.absorbing_value)
@@ -197,7 +193,7 @@ def sample_chain(
         parent = torch.full_like(where, model.depth.absorbing_value)
         with torch.no_grad(), evaluating(model):  # not around the yield, where the caller may train
             children = model.parametrization.children(next_outputs(x, d)[:, None], parent, 0)
-        x = x.scatter(1, where, children.sample(generator, temperature=temperature))
+        x = x.scatter(1, where, children.sample(generator))
         is_hidden = is_hidden.scatter(1, where, False)
         yield x.masked_fill(is_hidden, model.num_classes)
 

@@ -75,7 +75,7 @@ class ReportCalls:
             report = CallsReport(
                 loaded=loaded,
                 x=items,
-                losses=planning_losses(trained.profile, trained.model.num_variables),
+                losses=planning_losses(trained),
                 options=options,
             )
             singles = report.orders(orders)

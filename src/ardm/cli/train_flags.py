@@ -96,12 +96,15 @@ def check_together(config: RunConfig, arguments: Sequence[str]) -> None:
     no_cross_entropy = f"must be left out: the method {method.name} has no cross-entropy besides its bits"
     no_noise = "is for D3PMs: give --method d3pm-absorbing, d3pm-uniform or d3pm-gaussian"
     no_mixture = "is for mixtures of logistics (sound without --base)"
+    is_mixture = config.depth.parametrization in MIXTURE_NAMES
     for flag, has_effect, reason in (
         ("--order-fraction", has_order, no_order),
         ("--order-share", has_order, no_order),
         ("--cross-entropy-weight", method.has_cross_entropy, no_cross_entropy),
         ("--diffusion-steps", method.is_diffusion, no_noise),
-        ("--min-log-scale", config.depth.parametrization in MIXTURE_NAMES, no_mixture),
+        ("--min-log-scale", is_mixture, no_mixture),
+        ("--num-components", is_mixture, no_mixture),
+        ("--absorbing-value", config.depth.base is None, "is for order-agnostic models: leave out --base"),
     ):
         if flag in given and not has_effect:
             raise UsageError(f"{flag} {reason}")

@@ -4,17 +4,18 @@ from pathlib import Path
 from typing import Any
 
 from ardm.checkpoint import AnyTrained, TrainedModel, load_any
-from ardm.codec.format.archive import ARCHIVE_SUFFIX, ArchiveReader, is_archive
+from ardm.codec.format.archive import ArchiveReader, is_archive
 from ardm.codec.format.entries import Coded, Entry, Limits
 from ardm.codec.format.fields import BytesFields, Fields, ImageFields, SoundFields, TextFields
 from ardm.codec.format.options import Options, OrderChoice
 from ardm.codec.format.short import is_short, read_short
-from ardm.codec.format.single import SINGLE_SUFFIX, SINGLE_VERSION, is_single, read_single
+from ardm.codec.format.single import SINGLE_VERSION, is_single, read_single
 from ardm.compression.api import bundled_codecs
 from ardm.compression.content_codec import CodecSet, load_codec
 from ardm.data.packed.description import is_packed, open_pack
 from ardm.errors import ArdmError, DamagedError, DataError, TooLargeError, UnknownModelError
 from ardm.media.contents import num_variables
+from ardm.names import ARCHIVE_SUFFIX, CONFIG_FILE, SINGLE_SUFFIX
 from ardm.pretrained import bundled_models, is_model
 
 KEPT_AND_LOST = {
@@ -44,7 +45,7 @@ def facts_of(source: Path, model: Path | None = None) -> dict[str, Any]:
     facts = _packed_facts(path) if path.is_dir() else _compressed_facts(path, model)
     if facts is not None:
         return facts
-    if not is_model(path) and not (path / "config.json").exists():
+    if not is_model(path) and not (path / CONFIG_FILE).exists():
         raise DataError(f"{path} is neither a model, a run nor a compressed file")
     return _model_facts(load_any(path))
 

@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ardm.codec.batching import Batching
-from ardm.codec.format.archive import ARCHIVE_SUFFIX, ArchiveReader, is_archive
+from ardm.codec.format.archive import ArchiveReader, is_archive
 from ardm.codec.format.entries import Coded, Entry, Limits, Raw
 from ardm.codec.format.short import is_short, read_short
-from ardm.codec.format.single import SINGLE_SUFFIX, read_single
+from ardm.codec.format.single import read_single
 from ardm.compression.content_codec import CodecSet
 from ardm.compression.outcomes import Done, Outcome, grouped, shares
 from ardm.compression.sources import Source, check_names
 from ardm.errors import ArdmError, DataError, UnknownModelError
 from ardm.media.contents import Content, num_variables, restored_file, restored_suffix
+from ardm.names import ARCHIVE_SUFFIX, SINGLE_SUFFIX
 from ardm.runtime.files import check_writable, check_writable_folder, write_file
 
 

@@ -330,7 +330,7 @@ class Model(nn.Module):
         >>> [round(ardm.load("text").plan(calls).bits / 250, 1) for calls in (10, 50)]
         [1.9, 1.8]
         """
-        losses = planning_losses(self.profile, self.ardm.num_variables)
+        losses = planning_losses(self)
         return ModelPlan(**vars(plan(losses, calls)), losses=losses)
 
     def compress(self, x: Any, **options: Any) -> bytes:

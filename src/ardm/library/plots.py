@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float, Int
 
+from ardm.data.corpus import spread
 from ardm.errors import ArdmError, UsageError
 from ardm.planner import Plan
 from ardm.runtime.files import check_writable, written_whole
@@ -96,8 +97,7 @@ def check_image_path(path: Path) -> None:
 def stair_edges(num_stages: int, num_steps: int, max_stairs: int = MAX_STAIRS) -> Int[np.ndarray, "N"]:
     """The steps at which stairs begin, and the end of the last one: all steps, or evenly spread ones if too many."""
     num_stairs = min(num_steps, max(1, max_stairs // num_stages))
-    within = np.arange(num_stairs) * num_steps // num_stairs
-    starts = np.arange(num_stages)[:, None] * num_steps + within  # (S, stairs)
+    starts = np.arange(num_stages)[:, None] * num_steps + spread(num_stairs, num_steps)  # (S, stairs)
     return np.append(starts.ravel(), num_stages * num_steps)
 
 

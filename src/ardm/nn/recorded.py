@@ -19,9 +19,7 @@ per call of a full batch."""
 
 
 @contextmanager
-def for_many_calls(
-    model: ARDM, *, num_items: int, batch_size: int, num_calls: int, compiles: bool = True
-) -> Iterator[ARDM]:
+def recorded(model: ARDM, *, num_items: int, batch_size: int, num_calls: int, compiles: bool = True) -> Iterator[ARDM]:
     """A context with a faster form of a model on a GPU, to be called often and without gradients.
 
     Each batch of items takes `num_calls` calls. Enter the context inside the autocast, if any, that the calls use.

@@ -22,7 +22,7 @@ from ardm.errors import UsageError
 from ardm.media.medium import GappedItem
 from ardm.model import ARDM, Context
 from ardm.names import Shape
-from ardm.nn.recorded import for_many_calls
+from ardm.nn.recorded import recorded
 from ardm.parametrizations import LogisticMixtureParametrization
 from ardm.runtime.device import Runtime
 from ardm.sample import BATCH_SIZE, batch_generator, batch_sizes, sample_chain
@@ -100,23 +100,16 @@ def draw(
     if isinstance(loaded, LoadedBaseline):
         baseline = loaded.trained.model
         with runtime.autocast():
-
-            def start_baseline(rows: slice, generator: torch.Generator) -> Iterator[ReadState]:
-                return _baseline_chain(baseline, rows.stop - rows.start, generator)
-
-            return _draw_batches(start_baseline, baseline.num_calls, baseline.shape, runtime, options)
+            start = partial(_baseline_chain, baseline)
+            return draw_batches(start, baseline.num_calls, baseline.shape, runtime, options)
     model = loaded.ardm
     if options.top_p < 1 and isinstance(model.parametrization, LogisticMixtureParametrization):
         raise UsageError("top-p needs a list of classes, which logistic mixtures lack; use the temperature")
     schedule = schedule or make_schedule(loaded)
     kwargs: Any = {"num_items": options.num_items, "batch_size": options.batch_size, "compiles": runtime.compile}
-    with runtime.autocast(), for_many_calls(model, num_calls=schedule.num_calls, **kwargs) as called:
-
-        def start(rows: slice, generator: torch.Generator) -> Iterator[ReadState]:
-            own = None if context is None else context[rows]
-            return chain(called, schedule, rows.stop - rows.start, generator, options, gaps, own)
-
-        return _draw_batches(start, schedule.num_calls, model.shape, runtime, options)
+    with runtime.autocast(), recorded(model, num_calls=schedule.num_calls, **kwargs) as called:
+        start = partial(chain, called, schedule, options=options, gaps=gaps)
+        return draw_batches(start, schedule.num_calls, model.shape, runtime, options, context)
 
 
 def _baseline_chain(model: methods.Baseline, num_items: int, generator: torch.Generator) -> Iterator[ReadState]:
@@ -165,19 +158,22 @@ def calls_to_keep(num_calls: int, num_states: int) -> list[int]:
     return sorted({1 + (num_calls - 1) * i // (num_states - 1) for i in range(num_states)})
 
 
-def _draw_batches(
-    start: Callable[[slice, torch.Generator], Iterator[ReadState]],
+def draw_batches(
+    start: Callable[..., Iterator[ReadState]],
     num_calls: int,
     shape: Shape,
     runtime: Runtime,
     options: DrawOptions,
+    context: Context = None,
 ) -> Drawn:
+    """Items drawn in batches, each of which `start` begins with its size and its own generator."""
     started, team = time.perf_counter(), runtime.team
     calls, sizes = calls_to_keep(num_calls, options.num_states), batch_sizes(options.num_items, options.batch_size)
 
     def draw_batch(batch: int) -> list[States]:
-        rows = slice(batch * options.batch_size, batch * options.batch_size + sizes[batch])
-        return keep_states(start(rows, batch_generator(options.seed, batch, runtime.device)), calls, options)
+        own = {} if context is None else {"context": context[batch * options.batch_size :][: sizes[batch]]}
+        readers = start(sizes[batch], batch_generator(options.seed, batch, runtime.device), **own)
+        return keep_states(readers, calls, options)
 
     batches = team.all_gather_in_order([(batch, draw_batch(batch)) for batch in team.share_of(len(sizes))])
     states = [np.concatenate(parts) for parts in zip(*batches, strict=True)]

@@ -11,14 +11,15 @@ from pathlib import Path
 
 from torch import Tensor
 
-from ardm.checkpoint import MODEL_FILE, TrainedModel, save_model
+from ardm.checkpoint import TrainedModel, save_model
 from ardm.config import RunConfig
 from ardm.errors import UsageError
 from ardm.media import load_corpus
+from ardm.names import CONFIG_FILE, MODEL_FILE
 from ardm.runtime.device import Runtime
 from ardm.runtime.files import locked, remove_leftovers, write_file
 from ardm.train.metrics import Metrics, metrics_log, set_metrics_aside
-from ardm.train.run_folder import CONFIG_FILE, has_run, non_finite_error, restore_state, save_state, write_data_path
+from ardm.train.run_folder import has_run, non_finite_error, restore_state, save_state, write_data_path
 from ardm.train.trainer import Trainer
 
 FINAL_PASSES = 8

@@ -16,14 +16,14 @@ from typing import Any
 
 from torch import Tensor
 
-from ardm.checkpoint import MODEL_FILE, read_tensors, save_model, write_tensors
+from ardm.checkpoint import read_tensors, save_model, write_tensors
 from ardm.config import RunConfig
 from ardm.errors import ArdmError, CheckpointError, UsageError
+from ardm.names import CONFIG_FILE, MODEL_FILE
 from ardm.runtime.files import write_file, written_whole
 from ardm.train.metrics import METRICS_FILE
 from ardm.train.trainer import Trainer
 
-CONFIG_FILE = "config.json"
 DATA_FILE = "data.txt"
 STATE_FILE = "state.safetensors"
 PREVIOUS_STATE_FILE = "state.previous.safetensors"

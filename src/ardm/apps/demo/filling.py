@@ -48,7 +48,7 @@ def fill_examples(model: DemoModel, num_items: int, num_samples: int, seed: int)
     options, filled = DrawOptions(order=GAP_ORDER, temperature=GAP_TEMPERATURE, **kwargs), []
     gapped = _gapped_images(model) if model.medium == "images" else _gapped_texts(model)
     for name, original, gaps in islice(gapped, num_items):
-        schedule = model.schedule(GAP_CALLS, *gaps.steps(model.ardm.num_stages))
+        schedule = model.schedule(GAP_CALLS, gaps.shape, *gaps.steps(model.ardm.num_stages))
         filled.append(Filled(name=name, original=original, gaps=gaps, drawn=fill(model, gaps, schedule, options)))
     return filled
 

@@ -16,13 +16,12 @@ from ardm.codec.batching import Batching
 from ardm.codec.format.archive import is_archive
 from ardm.codec.format.entries import Coded, Limits, Raw
 from ardm.codec.format.fields import Fields
-from ardm.codec.format.single import SINGLE_SUFFIX
 from ardm.codec.windows import num_windows
-from ardm.compression.content_codec import CodecSet, ContentCodec
+from ardm.compression.content_codec import CodecSet, ContentCodec, unless_failed, verified_files
 from ardm.data.image_files import IMAGE_FORMATS, READ_ERRORS
-from ardm.errors import ArdmError, DamagedError, DataError, TooLargeError, UnknownModelError
+from ardm.errors import DamagedError, DataError, TooLargeError, UnknownModelError
 from ardm.media.contents import Content, restored_file, restored_suffix
-from ardm.names import Shape
+from ardm.names import SINGLE_SUFFIX, Shape
 
 BATCH_SECONDS = 0.2
 """Maximum time of a batch: a job can stop only between batches."""
@@ -49,13 +48,11 @@ class Compression:
     def run(self, job: Job) -> Event:
         """Compress, restore, compare, and measure if requested."""
         codec, clock, content = self.model.exact_codec, _Clock(job, self.model), self.placed.content
-        codecs = CodecSet([codec])
         job.expect(self.num_rows)
         (entry,) = codec.encode([self.placed], self.options, clock.batching("compressing"))
-        seconds, data = clock.lap(), codec.file_of(entry)
-        (restored,) = codecs.decode([codecs.entry_of(data)], clock.batching("restoring and comparing"))
-        if restored != content:
-            raise ArdmError("it did not decode exactly, so there is no compressed file; please report this")
+        seconds = clock.lap()
+        (file,) = verified_files(codec, [entry], [content], clock.batching("restoring and comparing"))
+        data = unless_failed(file)
         verify_seconds, is_raw, bits = clock.lap(), isinstance(entry.content, Raw), None
         if self.with_bits and not is_raw:
             measured = codec.measure(self.placed, self.options, clock.batching("measuring bits"))
@@ -104,9 +101,8 @@ class Restoration:
         started = time.perf_counter()
         job.expect(self.num_rows)
         batching = Batching() if self.model is None else _Clock(job, self.model).batching("restoring")
-        (content,) = self.codecs.decode([self.entry], batching)
-        if isinstance(content, ArdmError):
-            raise DamagedError(f"the file is damaged: {content}") if isinstance(content, DamagedError) else content
+        (restored,) = self.codecs.decode([self.entry], batching)
+        content = unless_failed(restored)
         data = restored_file(content)
         return {
             "file": encoded(data),

@@ -49,7 +49,7 @@ class Filling:
     def run(self, job: Job) -> Event:
         """Draw the samples, sending intermediate states, and return them."""
         started = time.perf_counter()
-        schedule = self.model.schedule(self.num_calls, *self.gaps.steps(self.model.ardm.num_stages))
+        schedule = self.model.schedule(self.num_calls, self.gaps.shape, *self.gaps.steps(self.model.ardm.num_stages))
         num_calls, num_samples = schedule.num_calls, self.options.num_items
         job.expect(num_calls * num_samples * num_passes(self.model))
 
@@ -86,7 +86,7 @@ class Scoring:
     def run(self, job: Job) -> Event:
         """Score the text, in the order that spreads characters best."""
         started = time.perf_counter()
-        schedule = self.model.schedule(self.num_calls, 0, self.text.length)
+        schedule = self.model.schedule(self.num_calls, self.text.shape, 0, self.text.length)
         job.expect(schedule.num_calls)
         items = self.text.values[None]
         bits = text_bits(self.model, job, items, self.text, schedule, DrawOptions(order="spaced"))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ardm.cli.bench.common import PresetBenchmark, require_finite
+from ardm.cli.bench.common import CompilingBenchmark, require_finite
 from ardm.cli.common import require_positive
 from ardm.presets import PRESETS, PresetName
 
@@ -18,7 +18,7 @@ all items on the device; and reached by training steps with the loader, with the
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchData(PresetBenchmark):
+class BenchData(CompilingBenchmark):
     """Time the loader of a packed data set and the training steps of presets."""
 
     data: Path

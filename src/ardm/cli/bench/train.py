@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ardm.cli.bench.common import PresetBenchmark, gibibytes
+from ardm.cli.bench.common import CompilingBenchmark, gibibytes
 
 if TYPE_CHECKING:
     from ardm.apps.bench.plain import PlainComparison
@@ -15,7 +15,7 @@ share and burst: TFLOP/s as a fraction of the rate of large matrix products, sus
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchTrain(PresetBenchmark):
+class BenchTrain(CompilingBenchmark):
     """Time training steps of presets on random items."""
 
     plain: Literal["eager", "compiled"] | None = None

@@ -30,13 +30,13 @@ FOREGROUND, BACKGROUND = (51, 51, 51), (255, 255, 255)
 Number = float | int
 
 
-def spectrogram(samples: Int16[np.ndarray, "T"], window: int = WINDOW) -> Picture:
+def spectrogram(samples: Int16[np.ndarray, "T"]) -> Picture:
     """Loudness over time (to the right) and frequency (upwards)."""
     sound = torch.from_numpy(samples.astype(np.float32)) / 2**15
-    sound = torch.nn.functional.pad(sound, (0, max(0, window - len(sound))))
-    hann = torch.hann_window(window)
+    sound = torch.nn.functional.pad(sound, (0, max(0, WINDOW - len(sound))))
+    hann = torch.hann_window(WINDOW)
     frequencies = torch.stft(
-        sound, window, window // 4, window=hann, center=True, pad_mode="constant", return_complex=True
+        sound, WINDOW, WINDOW // 4, window=hann, center=True, pad_mode="constant", return_complex=True
     )
     decibels = 20 * (frequencies.abs() / hann.sum() + 1e-9).log10()
     return coloured((1 + decibels / LOUDNESS_RANGE).clamp(0, 1).flip(0).numpy())

@@ -12,10 +12,9 @@ from jaxtyping import Float, UInt8
 from ardm.apps.report.paper.entries import PROFILE, Kind, Measurement, Row, Run
 from ardm.apps.report.paper.runs import find
 from ardm.errors import DataError
-from ardm.names import Scale
+from ardm.names import CONFIG_FILE, MODEL_FILE, Scale
 
 Content = TypeVar("Content")
-MODEL_FILE = "model.safetensors"
 MEASURE_AGAIN, RESTORE = "delete it and measure again", "restore it"
 """Advice about a file that cannot be read."""
 Profile = Float[np.ndarray, "S D"]
@@ -95,7 +94,7 @@ class Evidence:
     def training(self, run: Run, scale: Scale) -> Training | None:
         """How a run was trained; a DataError if the folder holds another kind of run."""
         folder, expected = self.folder / run.name, run.kind(scale)
-        found = _read(folder / "config.json", _kind, RESTORE)
+        found = _read(folder / CONFIG_FILE, _kind, RESTORE)
         if found is not None and found != expected:
             raise DataError(
                 f"{folder} holds a run of {found}, but this report expects {expected}: choose --scale, or another "
