@@ -1,8 +1,10 @@
 from .checkpoint import load_model as load_model
 from .compression.api import compress as compress
 from .compression.api import decompress as decompress
+from .conditionals import conditional_bits as conditional_bits
+from .conditionals import conditional_table as conditional_table
+from .conditionals import fill_particles as fill_particles
 from .likelihood import bound as bound
-from .likelihood import conditional_bits as conditional_bits
 from .likelihood import exact_bits as exact_bits
 from .likelihood import mean_bits as mean_bits
 from .likelihood import schedule_bits_bound as schedule_bits_bound

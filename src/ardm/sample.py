@@ -1,6 +1,6 @@
 """Sampling and infilling (Alg. 1 and 3) with any order, any schedule and any set of given variables."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -88,7 +88,7 @@ def sample_chain(
 
     Given variables must come first in every order (see `given_first`) and the schedule must begin after them.
     With one stage the others follow p(x_A | x_B) exactly. In an upscale model each stage sees the given values at
-    its own depth only, which approximates the conditional.
+    its own depth only, which approximates the conditional; `conditionals.fill_particles` comes closer.
 
     >>> import ardm.build, ardm.presets, torch
     >>> model, orders = ardm.build.build_ardm(ardm.presets.text8_small(), 4), torch.arange(250).view(1, 1, -1)
@@ -96,21 +96,38 @@ def sample_chain(
     >>> [step.mask.sum().item() for step in steps]
     [125, 250]
     """
-    _check(model, orders, schedule, given)
+    check_chain(model, orders, schedule, given)
     values = torch.full_like(orders[:, 0], model.depth.absorbing_value)
     for s in range(model.num_stages):
-        order, rank = orders[:, s], ranks(orders[:, s])
         if given is not None:
             known = model.depth.at_level(torch.where(given.mask, given.values, 0), s + 1)
             values = torch.where(given.mask, known, values)
-        mask = revealed(rank, schedule.first_step)
-        for start, stop in schedule.groups(s):
-            where = order[:, start:stop]
-            with torch.no_grad():  # not around the yield, where the caller may want gradients
-                children = model.predict(values, mask, s, start, where)
-            drawn = children.sample(generator, temperature=temperature, top_p=top_p)
-            values, mask = values.scatter(1, where, drawn), revealed(rank, stop)
-            yield Step(stage=s, values=values, mask=mask)
+        for step in refine(
+            model, values, orders[:, s], s, schedule.groups(s), generator, temperature=temperature, top_p=top_p
+        ):
+            values = step.values
+            yield step
+
+
+def refine(
+    model: ARDM,
+    values: Int[Tensor, "B D"],
+    order: Int[Tensor, "B D"],
+    stage: int,
+    groups: Sequence[tuple[int, int]],
+    generator: torch.Generator,
+    *,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+) -> Iterator[Step]:
+    """The state after each call of one stage; variables before the first group are already at level stage+1."""
+    rank = ranks(order)
+    for start, stop in groups:
+        where = order[:, start:stop]
+        with torch.no_grad():  # not around the yield, where the caller may want gradients
+            children = model.predict(values, revealed(rank, start), stage, start, where)
+        values = values.scatter(1, where, children.sample(generator, temperature=temperature, top_p=top_p))
+        yield Step(stage=stage, values=values, mask=revealed(rank, stop))
 
 
 def batch_sizes(num_items: int, batch_size: int) -> list[int]:
@@ -134,7 +151,8 @@ def given_first(orders: Int[Tensor, "B S D"], given: Bool[Tensor, "B D"]) -> Int
     return orders.gather(-1, hidden.long().argsort(dim=-1, stable=True))
 
 
-def _check(model: ARDM, orders: Tensor, schedule: Schedule, given: Given | None) -> None:
+def check_chain(model: ARDM, orders: Int[Tensor, "..."], schedule: Schedule, given: Given | None) -> None:
+    """Raise a ValueError unless the orders begin with the given variables, and the schedule begins after them."""
     check_orders(orders, (len(orders), model.num_stages, model.num_variables))
     check_fits(schedule, model.num_stages, model.num_variables)
     first = schedule.first_step
