@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
@@ -130,14 +131,37 @@ def refine(
         yield Step(stage=stage, values=values, mask=revealed(rank, stop))
 
 
+def chain_to(
+    depth: DepthMap, items: Int[Tensor, "B D"], orders: Int[Tensor, "B S D"], schedule: Schedule
+) -> Iterator[Step]:
+    """The states of the chain that ends in these items: a chain only refines, so that they determine all its states.
+
+    >>> import torch
+    >>> from ardm import depth, sample, schedule
+    >>> items, orders = torch.tensor([[7, 5]]), torch.tensor([[[1, 0]]])
+    >>> steps = sample.chain_to(depth.absorbing(9), items, orders, schedule.full_schedule(2))
+    >>> [step.values.tolist() for step in steps]
+    [[[9, 5]], [[7, 5]]]
+    """
+    for stage in range(schedule.num_stages):
+        for _, stop in schedule.groups(stage):
+            mask = revealed(ranks(orders[:, stage]), stop)
+            yield Step(stage=stage, values=depth.levels[stage + mask.long(), items], mask=mask)
+
+
 def batch_sizes(num_items: int, batch_size: int) -> list[int]:
     """The sizes of the batches in which items are drawn; the last may be smaller."""
     return [min(batch_size, num_items - done) for done in range(0, num_items, batch_size)]
 
 
 def batch_generator(seed: int, batch: int, device: torch.device) -> torch.Generator:
-    """The generator of one batch, so that the items are the same whichever process draws them."""
-    return torch.Generator(device).manual_seed(seed + (batch << 32))
+    """The generator of one batch, so that the items are the same whichever process draws them.
+
+    The first batch has the seed itself. PyTorch's generator on a CPU reads only the last 32 bits of a seed, so that
+    the seeds of the others are hashes of that length.
+    """
+    hashed = int(np.random.SeedSequence((seed % 2**64, batch)).generate_state(1)[0])
+    return torch.Generator(device).manual_seed(hashed if batch else seed)
 
 
 def given_first(orders: Int[Tensor, "B S D"], given: Bool[Tensor, "B D"]) -> Int[Tensor, "B S D"]:

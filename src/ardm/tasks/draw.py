@@ -46,8 +46,10 @@ class DrawOptions:
     """Below 1 sharpens the distribution; 1 samples from the model itself."""
     top_p: float = 1.0
     """Draw only from the likeliest classes that together have this probability; 1 draws from all."""
+    particles: int = 1
+    """Particles of each filled item, for models of several stages: see `conditionals.fill_particles`."""
     batch_size: int = BATCH_SIZE
-    """Items drawn together; another size uses different random draws."""
+    """Items, or particles, drawn together; another size uses different random draws."""
     seed: int = 0
     num_states: int = 1
     """States of a chain to keep, the last of which is the item; 1 keeps the items alone."""
@@ -55,6 +57,10 @@ class DrawOptions:
     """Called after each call of the network."""
     on_state: Callable[[int, States], None] = lambda call, states: None
     """Called with the number of calls made and each state that is kept."""
+
+    def sizes(self) -> list[int]:
+        """The number of items of each batch."""
+        return batch_sizes(self.num_items, max(1, self.batch_size // self.particles))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -99,7 +105,7 @@ def draw(
         baseline = loaded.trained.model
         with runtime.autocast():
             start = partial(_baseline_chain, baseline)
-            return _draw_batches(start, baseline.num_calls, baseline.shape, runtime, options)
+            return draw_batches(start, baseline.num_calls, baseline.shape, runtime, options)
     model = loaded.ardm
     if options.top_p < 1 and isinstance(model.parametrization, LogisticMixtureParametrization):
         raise UsageError("top-p needs a list of classes, which logistic mixtures do not have; use the temperature")
@@ -107,7 +113,7 @@ def draw(
     how: Any = {"num_items": options.num_items, "batch_size": options.batch_size, "compiles": runtime.compile}
     with runtime.autocast(), for_many_calls(model, num_calls=schedule.num_calls, **how) as called:
         start = partial(chain, called, schedule, options=options, gaps=gaps)
-        return _draw_batches(start, schedule.num_calls, model.shape, runtime, options)
+        return draw_batches(start, schedule.num_calls, model.shape, runtime, options)
 
 
 def _baseline_chain(model: methods.Baseline, num_items: int, generator: torch.Generator) -> Iterator[ReadState]:
@@ -155,15 +161,16 @@ def calls_to_keep(num_calls: int, num_states: int) -> list[int]:
     return sorted({1 + (num_calls - 1) * i // (num_states - 1) for i in range(num_states)})
 
 
-def _draw_batches(
+def draw_batches(
     start: Callable[[int, torch.Generator], Iterator[ReadState]],
     num_calls: int,
     shape: Shape,
     runtime: Runtime,
     options: DrawOptions,
 ) -> Drawn:
+    """Items drawn batch by batch; `start` gives the states of a batch after each of its calls."""
     started, team = time.perf_counter(), runtime.team
-    calls, sizes = calls_to_keep(num_calls, options.num_states), batch_sizes(options.num_items, options.batch_size)
+    calls, sizes = calls_to_keep(num_calls, options.num_states), options.sizes()
 
     def draw_batch(batch: int) -> list[States]:
         return keep_states(start(sizes[batch], batch_generator(options.seed, batch, runtime.device)), calls, options)
