@@ -269,6 +269,18 @@ def test_tables_converge_to_the_truth(name):
     assert 0 < table.half_width.max() < 0.03
 
 
+def test_repetitions_count_by_what_they_explain():
+    """Many islands of a single particle, which all see little, together find the table."""
+    case, order, x = three_stages(), (2, 1, 0), torch.tensor([[0, 3, 0]])
+    table = conditional_table(
+        case.model, x, torch.tensor([2]), B, torch.tensor(order), particles=1, repetitions=9000, batch_size=9000
+    )
+    target, widths = torch.tensor([False, False, True]), table.half_width[0, 0]
+    expected = torch.tensor([2 ** -true_bits(case, (0, 3, k), target, B, order) for k in range(5)], dtype=torch.float64)
+    assert ((table.probs[0, 0] - expected).abs() <= 2 * widths).all()
+    assert 0 < widths.max() < 0.05
+
+
 def test_several_places_share_one_call_of_each_stage():
     """Each row of the table is the marginal of its place, under the schedule that reveals all places at once."""
     case, order, x = three_stages(), (2, 1, 0), (0, 3, 0)
