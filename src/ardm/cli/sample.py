@@ -178,7 +178,7 @@ class Infill(SamplerFlags):
     particles: int = 1
     """For models of several stages, such as that of images: candidates for each sample, which are weighed after each
     stage by how well the known values fit them. 1 is fast and ignores the weights; 16 follow the rest more closely and
-    take about 16 times as long. They share batches: --batch-size counts particles."""
+    take some 20 to 35 times as long. --batch-size counts particles, which share batches."""
 
     def check(self) -> None:
         """Raise a UsageError for flags that make no sense."""
