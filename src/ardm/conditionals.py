@@ -153,8 +153,8 @@ def conditional_bits(
     p(x_B), each the mean over repetitions of independent particles, without bias; the logarithm's own bias is of the
     order of the squared half-width. Exact are p(x_A, x_B) where A and B are everything, and p(x_B) where B is nothing.
     The interval is Student's, from the spread of the repetitions. It cannot know of values that no particle found, and
-    too few particles mostly make p(x_B), and with it the bits, come out too small: where the interval is wider than
-    about a bit, repeat with more particles until the result stays.
+    too few particles mostly make p(x_B), and with it the bits, come out too small, and the interval too narrow:
+    where it is wider than about a bit, repeat with more particles until the result stays.
     The default generator has seed 0.
 
     >>> import ardm.build, ardm.presets, torch
