@@ -4,14 +4,12 @@ from itertools import product
 
 import pytest
 import torch
-from table_model import CASES, ONE_STAGE, groups_of, order_agnostic
+from table_model import CASES, groups_of, order_agnostic
 from torch import nn
 
 from ardm import likelihood
 from ardm.likelihood import (
     bound,
-    conditional_bits,
-    conditional_order,
     exact_bits,
     mean_bits,
     schedule_bits_bound,
@@ -25,7 +23,6 @@ from ardm.sample import sample_chain, sample_items
 from ardm.schedule import Schedule, full_schedule, uniform_schedule
 
 each_case = pytest.mark.parametrize("name", CASES)
-each_one_stage_case = pytest.mark.parametrize("name", ONE_STAGE)
 
 
 # Exact values
@@ -110,94 +107,6 @@ def test_only_an_items_own_impossible_variables_cost_infinitely_much():
     bits = exact_bits(model, items, orders, full_schedule(2))
     assert bits.isinf().tolist() == [False, True, False, True]
     assert (-bits).exp2().sum().item() == pytest.approx(1, abs=1e-12)
-    only_first = conditional_bits(
-        model, items, torch.tensor([True, False]), torch.tensor([False, False]), torch.tensor([0, 1])
-    )
-    assert only_first.isfinite().all()
-
-
-# Conditionals and marginals
-
-
-def subsets(num_variables):
-    """Every (target, given) of disjoint sets of variables, the target not empty, as tensors of booleans."""
-    for roles in product("atg", repeat=num_variables):  # absent, target, given
-        if "t" in roles:
-            yield tuple(torch.tensor([role == letter for role in roles]) for letter in "tg")
-
-
-def conditional_oracle(case, x, order, target, given):
-    """-log2 p(x_A | x_B) with B known, then A one by one in the order's sequence."""
-    sequence = [d for d in order if given[d]] + [d for d in order if target[d]]
-    first, last = int(given.sum()), len(sequence)
-    steps = [(t, t + 1) for t in range(first, last)]
-    return -case.oracle.stage_log_prob(x, 0, sequence, steps) / math.log(2)
-
-
-@each_one_stage_case
-def test_conditional_bits_against_enumeration(name):
-    case, items = CASES[name](), CASES[name]().items()
-    for (target, given), order in product(subsets(case.num_variables), case.stage_orders()):
-        bits = conditional_bits(case.model, torch.tensor(items), target, given, torch.tensor(order))
-        expected = [conditional_oracle(case, x, order, target, given) for x in items]
-        assert bits.tolist() == pytest.approx(expected, rel=1e-12)
-
-
-@each_one_stage_case
-def test_conditionals_and_marginals_sum_to_one(name):
-    """Over x_A for each x_B; the variables in neither set are counted once for each of their values."""
-    case, items = CASES[name](), torch.tensor(CASES[name]().items())
-    order = torch.tensor([2, 0, 1])
-    for target, given in subsets(case.num_variables):
-        bits = conditional_bits(case.model, items, target, given, order)
-        code = (items * given * case.num_classes ** torch.arange(3)).sum(1)  # of x_B
-        conditions = code.unique(return_inverse=True)[1]
-        sums = torch.zeros(int(conditions.max()) + 1, dtype=torch.float64)
-        sums.index_add_(0, conditions, (-bits).exp2())
-        absent = case.num_classes ** int((~target & ~given).sum())
-        assert (sums / absent).tolist() == pytest.approx([1.0] * len(sums), abs=1e-12)
-
-
-@each_one_stage_case
-def test_chain_rule_along_one_order(name):
-    """p(x_A) p(x_B | x_A) = p(x_A, x_B) when the joint reveals A before B."""
-    case, items = CASES[name](), torch.tensor(CASES[name]().items())
-    nothing = torch.zeros(3, dtype=torch.bool)
-    for a, b in subsets(case.num_variables):
-        if not b.any():
-            continue
-        order = conditional_order(torch.tensor([1, 2, 0]), b, a)  # A first
-        marginal = conditional_bits(case.model, items, a, nothing, order)
-        conditional = conditional_bits(case.model, items, b, a, order)
-        joint = conditional_bits(case.model, items, a | b, nothing, order)
-        torch.testing.assert_close(marginal + conditional, joint, rtol=1e-12, atol=0)
-
-
-def test_everything_given_nothing_is_the_whole_item():
-    case = CASES["oa-2"]()
-    items, order = torch.tensor(case.items()), torch.tensor([1, 2, 0])
-    every, none = torch.ones(3, dtype=torch.bool), torch.zeros(3, dtype=torch.bool)
-    bits = conditional_bits(case.model, items, every, none, order)
-    whole = exact_bits(case.model, items, order.expand(len(items), 1, -1), full_schedule(3))
-    torch.testing.assert_close(bits, whole, rtol=1e-13, atol=0)
-
-
-def test_conditional_bits_in_groups():
-    case, order = CASES["oa-3-in-data"](), (2, 1, 0)
-    given, target = torch.tensor([False, True, False]), torch.tensor([True, False, True])
-    schedule = Schedule(starts=((1,),), num_steps=3)
-    bits = conditional_bits(
-        case.model, torch.tensor(case.items()), target, given, torch.tensor(order), schedule=schedule
-    )
-    expected = [-case.oracle.stage_log_prob(x, 0, (1, 2, 0), [(1, 3)]) / math.log(2) for x in case.items()]
-    assert bits.tolist() == pytest.approx(expected, rel=1e-12)
-
-
-def test_conditional_order_keeps_each_part_in_sequence():
-    order = torch.tensor([4, 2, 0, 3, 1])
-    target = torch.tensor([True, False, False, False, True])
-    given = torch.tensor([False, True, False, True, False])
-    assert conditional_order(order, target, given).tolist() == [3, 1, 4, 0, 2]
 
 
 # Bounds
@@ -566,25 +475,6 @@ def test_schedules_that_do_not_fit(name, schedule, text):
     orders = torch.arange(3).expand(2, case.num_stages, -1)
     with pytest.raises(ValueError, match=text):
         exact_bits(case.model, items, orders, schedule)
-
-
-@pytest.mark.parametrize(
-    ("name", "target", "given", "text"),
-    [
-        ("base2-4-data", A, B, "need a one-stage model; this one has 2 stages"),
-        ("oa-2", A, A, "at least one variable and none that is given"),
-        ("oa-2", A & B, B, "at least one variable and none that is given"),
-    ],
-)
-def test_conditionals_that_cannot_be_had(name, target, given, text):
-    with pytest.raises(ValueError, match=text):
-        conditional_bits(CASES[name]().model, torch.tensor([[0, 0, 0]]), target, given, torch.arange(3))
-
-
-@pytest.mark.parametrize("schedule", [full_schedule(2), full_schedule(3, first_step=1), full_schedule(3)])
-def test_conditional_schedules_must_run_over_the_target(schedule):
-    with pytest.raises(ValueError, match="schedule must run from step 1 to 2"):
-        conditional_bits(CASES["oa-2"]().model, torch.tensor([[0, 0, 0]]), A, B, torch.arange(3), schedule=schedule)
 
 
 def test_few_items_and_many_passes_still_differ_from_each_other(generator):

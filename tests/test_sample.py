@@ -6,7 +6,7 @@ import torch
 from table_model import CASES, ONE_STAGE, Case, assert_follows, groups_of
 
 from ardm.orders import given_first, random_stage_orders
-from ardm.sample import Given, sample_chain, sample_items
+from ardm.sample import Given, batch_generator, chain_to, sample_chain, sample_items
 from ardm.schedule import Schedule, full_schedule
 
 each_case = pytest.mark.parametrize("name", CASES)
@@ -105,6 +105,16 @@ def test_sharpened_samples_are_greedy(name, options, generator):
     assert draws.tolist() == [greedy(case, orders)] * 3
 
 
+def test_every_batch_has_its_own_draws():
+    """On a CPU, seeds that differ only beyond their last 32 bits would give the same draws."""
+    draws = [
+        tuple(torch.rand(2, generator=batch_generator(seed, batch, torch.device("cpu"))).tolist())
+        for seed, batch in product((0, 1, -5, 2**40), range(4))
+    ]
+    assert len(set(draws)) == 4 * 4 - 1  # 0 and 2^40 are the same seed for the first batch
+    assert batch_generator(7, 0, torch.device("cpu")).initial_seed() == 7
+
+
 # The chain
 
 
@@ -134,6 +144,19 @@ def test_the_chain_only_refines(name, generator):
         for b, d in product(range(20), range(case.num_variables)):
             level = step.stage + int(step.mask[b, d])
             assert step.values[b, d] == case.oracle.decay(int(steps[-1].values[b, d]), level)
+
+
+@each_case
+@each_schedule
+def test_the_states_of_a_chain_follow_from_its_items(name, make_schedule, generator):
+    case = CASES[name]()
+    schedule = make_schedule(case)
+    orders = random_stage_orders(20, case.num_stages, case.num_variables, generator)
+    steps = list(sample_chain(case.model, orders, schedule, generator))
+    for step, again in zip(steps, chain_to(case.model.depth, steps[-1].values, orders, schedule), strict=True):
+        assert step.stage == again.stage
+        assert torch.equal(step.values, again.values)
+        assert torch.equal(step.mask, again.mask)
 
 
 def given_example(case, generator, num_items=40):

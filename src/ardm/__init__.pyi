@@ -16,6 +16,9 @@ from . import schedule as schedule
 from . import tasks as tasks
 from .compression.api import compress as compress
 from .compression.api import decompress as decompress
+from .conditionals import conditional_bits as conditional_bits
+from .conditionals import conditional_table as conditional_table
+from .conditionals import fill_particles as fill_particles
 from .library.check import check as check
 from .library.files import load as load
 from .library.files import save as save
@@ -24,7 +27,6 @@ from .library.model import Model as Model
 from .library.networks import order_agnostic as order_agnostic
 from .library.networks import upscale as upscale
 from .likelihood import bound as bound
-from .likelihood import conditional_bits as conditional_bits
 from .likelihood import exact_bits as exact_bits
 from .likelihood import mean_bits as mean_bits
 from .likelihood import schedule_bits_bound as schedule_bits_bound

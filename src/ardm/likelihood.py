@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from ardm.depth import check_classes
@@ -360,7 +360,7 @@ def exact_bits(
     """-log2 p(x) of each item, in bits, for its order and the schedule: exact, one row of a batched call per group.
 
     A schedule that begins at step n takes the first n variables of the order as given and scores the others; one
-    that ends before D leaves the last ones out (see `conditional_bits`).
+    that ends before D leaves the last ones out (see `conditionals.conditional_bits`).
 
     >>> import ardm.build, ardm.presets, torch
     >>> model, x = ardm.build.build_ardm(ardm.presets.text8_small(), 4), torch.zeros(1, 250).long()
@@ -475,50 +475,6 @@ def _scored_rows(
         weights = weigh(r, start[:, None], stop[:, None])
         yield item, -(log_probs.double().masked_fill(weights == 0, 0.0) * weights)
         on_batch(len(rows))
-
-
-def conditional_bits(
-    model: ARDM,
-    x: Int[Tensor, "N D"],
-    target: Bool[Tensor, "D"],
-    given: Bool[Tensor, "D"],
-    order: Int[Tensor, "D"],
-    *,
-    schedule: Schedule | None = None,
-    batch_size: int = 64,
-) -> Float[Tensor, "N"]:
-    """-log2 p(x_A | x_B) of each item for A = target and B = given; with nothing given, the marginal of x_A.
-
-    Exact for the chosen order: B is revealed first, then A in the order's sequence; other variables stay hidden.
-    The default schedule reveals one variable per call. The model must have one stage: in an upscale model
-    the coarse values of A are drawn before the fine values of B are known, so no chain gives p(x_A | x_B).
-
-    >>> import ardm.build, ardm.presets, torch
-    >>> model, d = ardm.build.build_ardm(ardm.presets.text8_small(), 4), torch.arange(250)
-    >>> ardm.conditional_bits(model, torch.zeros(1, 250).long(), d == 7, d < 7, order=d).round().tolist()
-    [2.0]
-    """
-    if model.num_stages > 1:
-        raise ValueError(
-            f"conditional probabilities need a one-stage model; this one has {model.num_stages} stages, "
-            "which mix A and B. Score whole items with `exact_bits` instead"
-        )
-    if (target & given).any() or not target.any():
-        raise ValueError("the target must name at least one variable and none that is given")
-    first, last = int(given.sum()), int((given | target).sum())
-    schedule = schedule or Schedule(starts=(tuple(range(first, last)),), num_steps=last)
-    if (schedule.first_step, schedule.num_steps) != (first, last):
-        raise ValueError(f"the schedule must run from step {first} to {last} for these variables")
-    orders = conditional_order(order, target, given).expand(len(x), 1, -1)
-    return exact_bits(model, x, orders, schedule, batch_size=batch_size)
-
-
-def conditional_order(order: Int[Tensor, "D"], target: Bool[Tensor, "D"], given: Bool[Tensor, "D"]) -> Int[Tensor, "D"]:
-    """The order with the given variables moved to the front, the target next; each part keeps its sequence."""
-    turn = torch.full_like(order, 2)
-    turn[target] = 1
-    turn[given] = 0
-    return order[turn[order].argsort(stable=True)]
 
 
 def mean_bits(bits: Float[Tensor, "N"], num_variables: int, estimator: str, *, is_exact: bool) -> Estimate:

@@ -1,9 +1,10 @@
 """Sampling and infilling (Alg. 1 and 3) with any order, any schedule and any set of given variables."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
@@ -91,7 +92,7 @@ def sample_chain(
 
     Given variables must come first in every order (see `given_first`) and the schedule must begin after them.
     With one stage the others follow p(x_A | x_B) exactly. In an upscale model each stage sees the given values at
-    its own depth only, which approximates the conditional.
+    its own depth only, which approximates the conditional; `conditionals.fill_particles` comes closer.
 
     >>> import ardm.build, ardm.presets, torch
     >>> model, orders = ardm.build.build_ardm(ardm.presets.text8_small(), 4), torch.arange(250).view(1, 1, -1)
@@ -99,21 +100,56 @@ def sample_chain(
     >>> [step.mask.sum().item() for step in steps]
     [125, 250]
     """
-    _check(model, orders, schedule, given)
+    check_chain(model, orders, schedule, given)
+    kwargs: Any = {"context": context, "temperature": temperature, "top_p": top_p}
     values = torch.full_like(orders[:, 0], model.depth.absorbing_value)
     for s in range(model.num_stages):
-        order, rank = orders[:, s], ranks(orders[:, s])
         if given is not None:
             known = model.depth.at_level(torch.where(given.mask, given.values, 0), s + 1)
             values = torch.where(given.mask, known, values)
-        mask = revealed(rank, schedule.first_step)
-        for start, stop in schedule.groups(s):
-            where = order[:, start:stop]
-            with torch.no_grad(), evaluating(model):  # not around the yield, where the caller may train
-                children = model.predict(values, mask, s, start, where, context)
-            drawn = children.sample(generator, temperature=temperature, top_p=top_p)
-            values, mask = values.scatter(1, where, drawn), revealed(rank, stop)
-            yield Step(stage=s, values=values, mask=mask)
+        for step in refine(model, values, orders[:, s], s, schedule.groups(s), generator, **kwargs):
+            values = step.values
+            yield step
+
+
+def refine(
+    model: ARDM,
+    values: Int[Tensor, "B D"],
+    order: Int[Tensor, "B D"],
+    stage: int,
+    groups: Sequence[tuple[int, int]],
+    generator: torch.Generator,
+    *,
+    context: Context = None,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+) -> Iterator[Step]:
+    """The state after each call of one stage; variables before the first group are already at level stage+1."""
+    rank = ranks(order)
+    for start, stop in groups:
+        where = order[:, start:stop]
+        with torch.no_grad(), evaluating(model):  # not around the yield, where the caller may train
+            children = model.predict(values, revealed(rank, start), stage, start, where, context)
+        values = values.scatter(1, where, children.sample(generator, temperature=temperature, top_p=top_p))
+        yield Step(stage=stage, values=values, mask=revealed(rank, stop))
+
+
+def chain_to(
+    depth: DepthMap, items: Int[Tensor, "B D"], orders: Int[Tensor, "B S D"], schedule: Schedule
+) -> Iterator[Step]:
+    """The states of the chain that ends in these items: a chain only refines, so that they determine all its states.
+
+    >>> import torch
+    >>> from ardm import depth, sample, schedule
+    >>> items, orders = torch.tensor([[7, 5]]), torch.tensor([[[1, 0]]])
+    >>> steps = sample.chain_to(depth.absorbing(9), items, orders, schedule.full_schedule(2))
+    >>> [step.values.tolist() for step in steps]
+    [[[9, 5]], [[7, 5]]]
+    """
+    for stage in range(schedule.num_stages):
+        for _, stop in schedule.groups(stage):
+            mask = revealed(ranks(orders[:, stage]), stop)
+            yield Step(stage=stage, values=depth.levels[stage + mask.long(), items], mask=mask)
 
 
 def batch_sizes(num_items: int, batch_size: int) -> list[int]:
@@ -122,11 +158,17 @@ def batch_sizes(num_items: int, batch_size: int) -> list[int]:
 
 
 def batch_generator(seed: int, batch: int, device: torch.device) -> torch.Generator:
-    """The generator of one batch, so that the items are the same whichever process draws them."""
-    return torch.Generator(device).manual_seed(seed + (batch << 32))
+    """The generator of one batch, so that the items are the same whichever process draws them.
+
+    The first batch has the seed itself. PyTorch's generator on a CPU reads only the last 32 bits of a seed, so that
+    the seeds of the others are hashes of that length.
+    """
+    hashed = int(np.random.SeedSequence((seed % 2**64, batch)).generate_state(1)[0])
+    return torch.Generator(device).manual_seed(hashed if batch else seed)
 
 
-def _check(model: ARDM, orders: Tensor, schedule: Schedule, given: Given | None) -> None:
+def check_chain(model: ARDM, orders: Int[Tensor, "..."], schedule: Schedule, given: Given | None) -> None:
+    """Raise a ValueError unless the orders begin with the given variables, and the schedule begins after them."""
     check_orders(orders, (len(orders), model.num_stages, model.num_variables))
     check_fits(schedule, model.num_stages, model.num_variables)
     first = schedule.first_step

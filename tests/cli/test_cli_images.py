@@ -110,6 +110,22 @@ def test_infill_keeps_what_is_given(run, capsys, tmp_path):
     assert np.array_equal(read(tmp_path / "upscale.png")[~inside], given[~inside])
 
 
+def test_infill_with_particles(run, capsys, tmp_path):
+    image = save(tmp_path / "image.png", 10, 9)
+    flags = [str(image), "--mask", "2,3,6,8", "--calls", "6", "--particles", "3", "--batch-size", "4", "-n", "2"]
+    base = ["infill", str(run / "upscale"), *flags, "-o"]
+    for name in ("1.png", "2.png"):
+        output(capsys, [*base, str(tmp_path / name)])
+    first, second = read(tmp_path / "1.png")[:10], read(tmp_path / "1.png")[-10:]
+    assert not np.array_equal(first, second)
+    assert np.array_equal(first[:3], read(image)[:3])
+    assert np.array_equal(second[:3], read(image)[:3])
+    assert (tmp_path / "1.png").read_bytes() == (tmp_path / "2.png").read_bytes()
+    output(capsys, [*base, str(tmp_path / "chain.png"), "--chain"])
+    assert main([*base[:1], str(run / "run"), *flags, "-o", str(tmp_path / "exact.png")]) == 0
+    assert "one stage, so that its samples are exact without --particles" in capsys.readouterr().err
+
+
 def test_a_mask_image_and_transparency_say_the_same_as_a_rectangle(run, capsys, tmp_path):
     image = save(tmp_path / "image.png", 6, 8)
     inside = np.zeros((6, 8), np.uint8)

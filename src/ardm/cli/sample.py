@@ -1,5 +1,6 @@
 """ardm sample and ardm infill."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -83,6 +84,20 @@ class SamplerFlags:
         """Sample in this process."""
         raise NotImplementedError
 
+    def options(self, medium: "Medium") -> "DrawOptions":
+        """The flags that say how items are drawn."""
+        from ardm.tasks.draw import DrawOptions
+
+        return DrawOptions(
+            num_items=self.n,
+            order=self.order,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            batch_size=self.batch_size,
+            seed=self.seed,
+            num_states=medium.num_states if self.chain else 1,
+        )
+
     def draw(self, loaded: "LoadedModel", medium: "Medium", gaps: "GappedItem | None" = None) -> None:
         """Draw items of an ARDM, or fill the gaps of one, and write them."""
         from ardm.tasks.draw import draw
@@ -106,21 +121,10 @@ class SamplerFlags:
     ) -> None:
         """Draw this process's batches, showing progress, and write all items from the first process."""
         from ardm.media.medium import Samples
-        from ardm.tasks.draw import DrawOptions
 
-        num_batches = -(-self.n // self.batch_size)
-        with progress("sampling", num_calls * len(runtime.team.share_of(num_batches))) as advance:
-            options = DrawOptions(
-                num_items=self.n,
-                order=self.order,
-                temperature=self.temperature,
-                top_p=self.top_p,
-                batch_size=self.batch_size,
-                seed=self.seed,
-                num_states=medium.num_states if self.chain else 1,
-                on_call=partial(advance, 1),
-            )
-            drawn = draw(options)
+        options = self.options(medium)
+        with progress("sampling", num_calls * len(runtime.team.share_of(len(options.sizes())))) as advance:
+            drawn = draw(replace(options, on_call=partial(advance, 1)))
         if runtime.team.is_first:
             length = None if gaps is None else gaps.length
             chains = [[state[i, :length] for state in drawn.states] for i in range(self.n)]
@@ -171,10 +175,15 @@ class Infill(SamplerFlags):
     """What to fill. Text: a character that marks each gap (by default _), or ranges of positions such as 10:20,35:40
     (from 0). Images: a rectangle LEFT,TOP,RIGHT,BOTTOM in pixels, or a mask image (white is filled); by default the
     image's transparent pixels. Sound: ranges of time in seconds such as 0.25:0.5."""
+    particles: int = 1
+    """For models of several stages, such as that of images: candidates for each sample, which are weighed after each
+    stage by how well the known values fit them. 1 is fast and ignores the weights; 16 follow the rest more closely and
+    take some 20 to 35 times as long. --batch-size counts particles, which share batches."""
 
     def check(self) -> None:
         """Raise a UsageError for flags that make no sense."""
         super().check()
+        require_positive(particles=self.particles)
         if self.order == "strands":
             raise UsageError("strands order whole items only; choose another --order to fill gaps")
 
@@ -190,4 +199,13 @@ class Infill(SamplerFlags):
         if self.output is not None and self.output.absolute() in inputs:
             raise UsageError(f"{self.output} is the input or the mask itself; write to another file")
         gaps = medium.gapped_item(self.input, self.mask)
-        self.draw(loaded.for_shape(gaps.shape), medium, gaps)
+        flags = self
+        if self.particles > 1 and loaded.ardm.num_stages == 1:
+            flags = replace(self, particles=1)
+            if runtime.team.is_first:
+                print("this model has one stage, so that its samples are exact without --particles", file=sys.stderr)
+        flags.draw(loaded.for_shape(gaps.shape), medium, gaps)
+
+    def options(self, medium: "Medium") -> "DrawOptions":
+        """The flags that say how gaps are filled."""
+        return replace(super().options(medium), particles=self.particles)

@@ -46,8 +46,10 @@ class DrawOptions:
     """Below 1 sharpens the distribution; 1 samples from the model itself."""
     top_p: float = 1.0
     """Draw only from the likeliest classes that together have this probability; 1 draws from all."""
+    particles: int = 1
+    """Particles of each filled item, for models of several stages: see `conditionals.fill_particles`."""
     batch_size: int = BATCH_SIZE
-    """Items drawn together; another size uses different random draws."""
+    """Items, or particles, drawn together; another size uses different random draws."""
     seed: int = 0
     num_states: int = 1
     """States of a chain to keep, the last of which is the item; 1 keeps the items alone."""
@@ -55,6 +57,10 @@ class DrawOptions:
     """Called after each call of the network."""
     on_state: Callable[[int, States], None] = lambda call, states: None
     """Called with the number of calls made and each state that is kept."""
+
+    def sizes(self) -> list[int]:
+        """The number of items of each batch."""
+        return batch_sizes(self.num_items, max(1, self.batch_size // self.particles))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -166,12 +172,12 @@ def draw_batches(
     options: DrawOptions,
     context: Context = None,
 ) -> Drawn:
-    """Items drawn in batches, each of which `start` begins with its size and its own generator."""
+    """Items drawn batch by batch; `start` gives the states of a batch after each of its calls."""
     started, team = time.perf_counter(), runtime.team
-    calls, sizes = calls_to_keep(num_calls, options.num_states), batch_sizes(options.num_items, options.batch_size)
+    calls, sizes = calls_to_keep(num_calls, options.num_states), options.sizes()
 
     def draw_batch(batch: int) -> list[States]:
-        own = {} if context is None else {"context": context[batch * options.batch_size :][: sizes[batch]]}
+        own = {} if context is None else {"context": context.split(sizes)[batch]}
         readers = start(sizes[batch], batch_generator(options.seed, batch, runtime.device), **own)
         return keep_states(readers, calls, options)
 
