@@ -8,6 +8,7 @@ from table_model import CASES, groups_of, order_agnostic
 from torch import nn
 
 from ardm import likelihood
+from ardm.conditionals import conditional_bits
 from ardm.likelihood import (
     bound,
     exact_bits,

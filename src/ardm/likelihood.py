@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ardm.depth import check_classes
