@@ -11,8 +11,8 @@ from table_model import CASES, ONE_STAGE, Case, Oracle, assert_follows, groups_o
 
 from ardm.conditionals import _t_95, conditional_bits, conditional_table, fill_particles
 from ardm.likelihood import exact_bits
-from ardm.orders import random_stage_orders
-from ardm.sample import Given, given_first, sample_items
+from ardm.orders import given_first, random_stage_orders
+from ardm.sample import Given, sample_items
 from ardm.schedule import Schedule, full_schedule, uniform_schedule
 
 each_one_stage_case = pytest.mark.parametrize("name", ONE_STAGE)

@@ -8,7 +8,8 @@
 | `ardm plan` | `model.plan(calls)` | `ardm.plan` |
 | `ardm compress` | `model.compress(x)` | `ardm.compress` |
 | `ardm decompress` | `model.decompress(data)` | `ardm.decompress` |
-| | `model.conditional(items, target, given)`, `model.table(item, mask)` | `ardm.conditional_bits` |
+| | `model.conditional(items, target, given)` | `ardm.conditional_bits` |
+| | `model.table(item, mask)` | `ardm.conditional_table` |
 | `ardm train` | `model.loss(x)`, `ardm.fit(model, data)` | `ardm.objective.sample_step_loss` |
 
 Items go in and come out in the medium's own types, as `ardm.library.items` describes.
@@ -28,9 +29,10 @@ from torch import Tensor, nn
 from ardm.checkpoint import TrainedModel
 from ardm.codec.format.options import OrderChoice
 from ardm.compression.api import compress, decompress
+from ardm.conditionals import PARTICLES, REPETITIONS, Conditional, conditional_bits, conditional_table
 from ardm.errors import UsageError
 from ardm.library.context import check_context, fresh_generator
-from ardm.library.items import Items
+from ardm.library.items import Items, Rows, as_array, places
 from ardm.library.limited import LimitedClasses
 from ardm.library.scores import Score, ScoreHow, score_rows
 from ardm.model import ARDM
@@ -42,7 +44,7 @@ from ardm.runtime.device import Runtime
 from ardm.sample import BATCH_SIZE
 from ardm.tasks.draw import Drawn, DrawOptions, draw
 from ardm.tasks.fill import fill
-from ardm.tasks.plan import make_schedule, planning_losses
+from ardm.tasks.plan import make_orders, make_schedule, planning_losses
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -296,11 +298,14 @@ class Model(nn.Module):
         schedule: ScheduleKind = "planned",
         temperature: float = 1.0,
         top_p: float = 1.0,
+        particles: int = 1,
         context: Any = None,
         seed: int = 0,
         batch_size: int = BATCH_SIZE,
     ) -> Any:
         """An item with its gaps filled, `n` times.
+
+        A one-stage model draws from p(gaps | the rest); an upscale model does so in the limit of many `particles`.
 
         The mask is True where to fill; it may also be a list of indices or of ranges (start, stop), for a text the
         character that marks its gaps (by default _), and for an image a box (left, top, right, bottom).
@@ -317,11 +322,111 @@ class Model(nn.Module):
             top_p=top_p,
             batch_size=batch_size,
             seed=seed,
+            particles=particles,
         )
         model = self.for_shape(gaps.shape)
         checked = check_context(self.network, context, n, self.device)
         chosen = make_schedule(model, calls, schedule, *gaps.steps(self.ardm.num_stages))
         return self._last(fill(model, gaps, chosen, options, checked), gaps.length)
+
+    def conditional(
+        self,
+        items: Any,
+        target: Any,
+        given: Any = None,
+        calls: int | None = None,
+        order: str = "raster",
+        *,
+        particles: int = PARTICLES,
+        repetitions: int = REPETITIONS,
+        context: Any = None,
+        seed: int = 0,
+    ) -> Conditional:
+        """-log2 p(target | given) of each item, in bits: exact in a one-stage model, else with an interval.
+
+        Target and given are masks, indices, slices or ranges (start, stop) of variables; arrays with an axis more have
+        a row for each item. By default everything else is given; `given=[]` asks for the marginal.
+
+        >>> import ardm
+        >>> model = ardm.load("text")
+        >>> sat, sad = model.conditional(["the cat sat on", "the cat sad on"], target=[10]).bits.tolist()
+        >>> sat < sad
+        True
+        """
+        rows, model = self._rows_of_one_shape(items)
+        known = torch.ones_like(rows.x, dtype=torch.bool) if rows.scored is None else rows.scored
+        wanted = self._masks(target, rows, "target") & known
+        others = known & ~wanted if given is None else self._masks(given, rows, "given") & known
+        generator = torch.Generator(self.device).manual_seed(seed)
+        orders, schedule = make_orders(order, make_schedule(model, calls), len(rows.x), rows.shape, generator)
+        return conditional_bits(
+            model.ardm,
+            rows.x.to(self.device),
+            wanted.to(self.device),
+            others.to(self.device),
+            orders,
+            schedule=schedule,
+            context=check_context(self.network, context, len(rows.x), self.device),
+            particles=particles,
+            repetitions=repetitions,
+            generator=generator,
+        )
+
+    def table(
+        self,
+        item: Any,
+        mask: Any = None,
+        calls: int | None = None,
+        *,
+        particles: int = PARTICLES,
+        repetitions: int = REPETITIONS,
+        context: Any = None,
+        seed: int = 0,
+    ) -> Float[np.ndarray, "M K"]:
+        """The probabilities of all classes for each hidden place of an item, given what is not hidden.
+
+        One call for a one-stage model; an estimate from particles for others. The mask is that of `infill`.
+
+        >>> import ardm
+        >>> model = ardm.load("text")
+        >>> model.table("the c_t")[0].argmax(), model.table("the c_t").shape
+        (1, (1, 27))
+        """
+        gaps = self.items.gaps(item, mask)
+        model = self.for_shape(gaps.shape)
+        hidden = torch.from_numpy(np.flatnonzero(~gaps.known[: gaps.length]))
+        values, known = (torch.from_numpy(array).to(self.device)[None] for array in (gaps.values, gaps.known))
+        generator = torch.Generator(self.device).manual_seed(seed)
+        orders, schedule = make_orders("raster", make_schedule(model, calls), 1, gaps.shape, generator)
+        found = conditional_table(
+            model.ardm,
+            values,
+            hidden.to(self.device),
+            known,
+            orders,
+            schedule=schedule,
+            context=check_context(self.network, context, 1, self.device),
+            particles=particles,
+            repetitions=repetitions,
+            generator=generator,
+        )
+        return found.probs[0].cpu().numpy()
+
+    def _rows_of_one_shape(self, items: Any) -> tuple[Rows, "Model"]:
+        """The rows of items that are alike, none of them in pieces, and the model for their shape."""
+        rows, *others = self.items.rows(items)
+        if others or (rows.given is not None and rows.given.any()):
+            raise UsageError("give items of one shape, none longer than the model's own")
+        return rows, self.for_shape(rows.shape)
+
+    def _masks(self, which: Any, rows: Rows, name: str) -> Bool[Tensor, "N D"]:
+        """The variables that a user names, for each row."""
+        array = which if isinstance(which, slice) else as_array(which)
+        if not isinstance(array, slice) and array.dtype == bool and array.size == rows.x.numel() > rows.x.shape[1]:
+            return torch.from_numpy(array.reshape(rows.x.shape).copy())
+        if not isinstance(array, slice) and not array.size:
+            return torch.zeros_like(rows.x, dtype=torch.bool)
+        return torch.from_numpy(places(which, rows.shape, name).reshape(1, -1).copy()).expand_as(rows.x)
 
     def plan(self, calls: int) -> ModelPlan:
         """The best schedule for a number of calls, from the model's loss profile, and what it costs.
