@@ -29,7 +29,7 @@ from ardm.build import MIXTURES
 from ardm.config import MIXTURE_NAMES, ParametrizationName
 from ardm.depth import BaseDepthMap, absorbing
 from ardm.errors import UsageError
-from ardm.library.items import TokenItems
+from ardm.library.items import TokenItems, as_array
 from ardm.library.limited import LimitedClasses
 from ardm.library.model import Model
 from ardm.model import ARDM
@@ -56,8 +56,8 @@ class OwnConfig:
     """Minimum logarithm of the scale of a mixture's logistics."""
 
     def __post_init__(self) -> None:
-        most = max(self.num_classes)
-        if min(self.num_classes) < 1 or most < 2:
+        most = max(self.num_classes, default=0)
+        if most < 2 or min(self.num_classes) < 1:
             raise UsageError(f"every variable needs a class, and some variable two; got {self.num_classes}")
         if not self.shape or min(self.shape) < 1:
             raise UsageError(f"an item's shape has axes of at least 1, got {self.shape}")
@@ -174,8 +174,15 @@ def _parametrization(config: OwnConfig) -> Parametrization:
 
 
 def _axes(shape: Shape | int) -> Shape:
-    return (shape,) if isinstance(shape, int) else tuple(int(size) for size in shape)
+    return tuple(_integers(shape, "an item's shape"))
 
 
 def _counts(num_classes: NumClasses) -> tuple[int, ...]:
-    return tuple(np.asarray(num_classes, dtype=np.int64).ravel().tolist())
+    return tuple(_integers(num_classes, "num_classes"))
+
+
+def _integers(values: Any, name: str) -> list[int]:
+    array = as_array(values)
+    if array.size and array.dtype.kind not in "iu":
+        raise UsageError(f"{name} must be a whole number or several, got {array.dtype}")
+    return array.ravel().tolist()

@@ -85,8 +85,8 @@ def monotone_losses(profile: Profile, method: Smoothing = "smooth") -> Losses:
     """The losses of a profile made monotone; a UsageError unless every stage has been measured."""
     if not is_measured(profile):
         raise UsageError(
-            "nothing to plan from: training was stopped before its losses were measured; "
-            "continue it with `ardm train --resume`, or choose a cosine or uniform schedule"
+            "nothing to plan from: this model's losses have not been measured; continue its training with "
+            "`ardm train --resume` or `ardm.fit`, or choose a cosine or uniform schedule"
         )
     return monotone(profile.bits.cpu().numpy(), profile.counts.cpu().numpy(), method=method)
 
