@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from ardm.checkpoint import profile_tensors, read_tensors, write_tensors
 from ardm.errors import ArdmError, CheckpointError, UsageError
-from ardm.library.context import check_context
+from ardm.library.context import as_context, check_context
 from ardm.library.files import first_problem
 from ardm.library.items import as_array
 from ardm.library.model import Model
@@ -469,7 +469,7 @@ def _source(data: Data) -> tuple[Any, int]:
     if not x.shape or not len(x):
         raise UsageError("there is no item to train on")
     if context is not None:
-        context = torch.as_tensor(context)
+        context = as_context(context)
         if not context.shape or len(context) != len(x):
             came = f"{len(context)} rows" if context.shape else "a single number"
             raise UsageError(f"expected a context with a row for each of {len(x)} items, got {came}")

@@ -164,7 +164,7 @@ class Model(nn.Module):
 
     def loss(
         self,
-        x: Tensor,
+        x: Any,
         *,
         context: Any = None,
         cross_entropy_weight: float = 0.0,

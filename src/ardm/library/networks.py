@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Int
-from torch import nn
+from torch import Tensor, nn
 
 from ardm.build import MIXTURES
 from ardm.config import MIXTURE_NAMES, ParametrizationName
@@ -36,8 +36,11 @@ from ardm.model import ARDM
 from ardm.names import Shape
 from ardm.parametrizations import DataParametrization, DirectParametrization, Parametrization
 
-NumClasses = int | Sequence[int] | Int[np.ndarray, "..."]
+NumClasses = int | Sequence[int] | Int[np.ndarray, "..."] | Int[Tensor, "..."]
 """The number of classes of all variables, or of each."""
+
+AnyShape = int | Sequence[int] | Int[np.ndarray, "..."] | np.integer[Any]
+"""The number of variables of an item, or the sizes of its axes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +93,7 @@ class OwnConfig:
 def order_agnostic(
     network: nn.Module,
     num_classes: NumClasses,
-    shape: Shape | int,
+    shape: AnyShape,
     *,
     parametrization: ParametrizationName = "data",
     num_components: int = 10,
@@ -128,7 +131,7 @@ def upscale(
     network: nn.Module,
     num_classes: NumClasses,
     base: int,
-    shape: Shape | int,
+    shape: AnyShape,
     *,
     parametrization: ParametrizationName = "direct",
 ) -> Model:
@@ -154,7 +157,7 @@ def upscale(
 def model_around(network: nn.Module, config: OwnConfig) -> Model:
     """The model of a configuration around a network."""
     if not isinstance(network, nn.Module):
-        raise UsageError(f"a network is a torch.nn.Module, got {type(network).__name__}")
+        raise UsageError(f"a network is a torch.nn.Module, got {type(network).__name__}{_advice(network)}")
     parametrization, counts = _parametrization(config), np.array(config.num_classes)
     device = next((p.device for p in network.parameters()), torch.device("cpu"))
     if counts.min() < counts.max():
@@ -173,7 +176,11 @@ def _parametrization(config: OwnConfig) -> Parametrization:
     return MIXTURES[config.parametrization](depth, config.num_components, config.min_log_scale)
 
 
-def _axes(shape: Shape | int) -> Shape:
+def _advice(network: Any) -> str:
+    return "; call the class to make one" if isinstance(network, type) else ""
+
+
+def _axes(shape: AnyShape) -> Shape:
     return tuple(_integers(shape, "an item's shape"))
 
 
