@@ -87,7 +87,7 @@ class Fitted:
     seconds: float = 0.0
     valid_bits: float = math.nan
     """Bits per dimension of the model that was kept, on held-out data; NaN without any."""
-    history: list[dict[str, float]] = field(default_factory=list)
+    history: list[dict[str, int | float]] = field(default_factory=list)
     """Step, seconds, training bits and held-out bits at each evaluation."""
 
 
@@ -256,7 +256,7 @@ class Fitting:
         if not math.isfinite(train_bits):
             self.model.ardm.load_state_dict(self.best)
             raise ArdmError(f"the loss is {train_bits} at step {self.fitted.steps}; start again with a lower rate")
-        record = {"step": self.fitted.steps, "seconds": self.fitted.seconds, "bits": train_bits}
+        record: dict[str, int | float] = {"step": self.fitted.steps, "seconds": self.fitted.seconds, "bits": train_bits}
         valid_bits = math.nan
         if self.valid is not None:
             valid_bits = self._valid_bits()
@@ -329,7 +329,7 @@ class Batch:
     """Items of a step, with their contexts if the model is conditional."""
 
     x: Any
-    context: Context = None
+    context: Any = None
 
 
 class Batches:

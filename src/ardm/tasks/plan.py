@@ -148,5 +148,12 @@ def make_orders(
         num_variables = int(np.prod(shape))
         return random_stage_orders(num_items, schedule.num_stages, num_variables, generator), schedule
     choice = OrderChoice(name=order) if isinstance(order, str) else order
-    orders, schedule = orders_and_schedule(choice, shape, schedule)
+    orders, schedule = orders_and_schedule(choice, _line_or_image(shape), schedule)
     return torch.from_numpy(orders).to(generator.device).expand(num_items, -1, -1), schedule
+
+
+def _line_or_image(shape: Shape) -> Shape:
+    """The shape that orders take for items of any: two axes are an image of one channel, four or more a line."""
+    if len(shape) == 2:
+        return (*shape, 1)
+    return shape if len(shape) in (1, 3) else (int(np.prod(shape)),)
