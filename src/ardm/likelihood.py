@@ -232,7 +232,7 @@ def partial_bound(
             log_probs: Tensor = model(*corrupt(model.depth, x[item], stage, step, rank, own))
         hidden = scored[item] & (rank >= step[:, None])
         total = -log_probs.double().masked_fill(~hidden, 0.0).sum(1)
-        bits[rows] = total * count[item] / (hidden.sum(1) * math.log(2))
+        bits[rows] = total * count[item] / hidden.sum(1) / math.log(2)
     return bits.view(num_passes, num_items)
 
 

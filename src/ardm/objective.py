@@ -153,11 +153,12 @@ def step_loss(model: ARDM, corrupted: Corrupted, missing: Missing = None) -> Ste
     total = -model(*c).masked_fill(c.mask if missing is None else c.mask | missing, 0.0).sum(dim=1)
     num_observed = num_variables if missing is None else num_variables - missing.sum(dim=1)
     nats = total / (num_observed - c.t)
+    share = 1.0 if missing is None else 1 - missing.to(nats.dtype).mean(dim=1)
     return StepLoss(
         stage=c.stage,
         t=c.t,
         nats=nats,
-        bits_per_dim=nats * (num_observed / num_variables) * (model.num_stages / math.log(2)),
+        bits_per_dim=nats * share * (model.num_stages / math.log(2)),
         cross_entropy=total / (num_variables * math.log(2)),
     )
 

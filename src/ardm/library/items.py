@@ -89,7 +89,7 @@ class TextItems(Items):
         self.alphabet, self.is_bytes = alphabet, alphabet.characters is None
         self.unit = "bits/byte" if self.is_bytes else "bits/char"
 
-    def rows(self, items: str | bytes | Sequence[str | bytes]) -> list[Rows]:
+    def rows(self, items: Any) -> list[Rows]:
         """Texts, one per row if they fit, in windows that see each other if they are longer."""
         is_several = isinstance(items, Iterable) and not isinstance(items, str | bytes | bytearray)
         texts: list[Any] = list(items) if is_several else [items]
