@@ -196,7 +196,7 @@ def test_contexts_come_with_items(form):
     }[form]
     model = ardm.order_agnostic(Labelled(), 2, 5)
     valid = data if form == "loader" else 0.2
-    fitted = ardm.fit(model, data, valid=valid, steps=120, **(QUICK | {"learning_rate": 0.1}))
+    fitted = ardm.fit(model, data, valid=valid, steps=80, **(QUICK | {"learning_rate": 0.1}))
     assert fitted.valid_bits < 0.2
     assert model.sample(4, context=[0, 1, 1, 0]).mean(1).round().tolist() == [0, 1, 1, 0]
     assert (model.profile.counts.sum() > 0).item()

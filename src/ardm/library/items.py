@@ -109,7 +109,7 @@ class TextItems(Items):
             )
         ]
 
-    def _pieces(self, owner: int, text: str | bytes) -> list[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+    def _pieces(self, owner: int, text: Any) -> list[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
         classes = self.alphabet.encode(_as_bytes(text), "the text").astype(np.int64)
         if not len(classes):
             raise DataError("the text is empty")
@@ -119,7 +119,7 @@ class TextItems(Items):
             pieces.append((owner, item.x, ~(item.given | item.absent), item.given))
         return pieces
 
-    def gaps(self, item: str | bytes, mask: Any = None) -> GappedItem:
+    def gaps(self, item: Any, mask: Any = None) -> GappedItem:
         """A text with gaps where it has the mark `mask` (by default _), in ranges, or where an array is True."""
         content = _as_bytes(item)
         if not self.is_bytes:
