@@ -4,7 +4,8 @@ from itertools import product
 
 import pytest
 import torch
-from table_model import CASES, groups_of, order_agnostic
+from own_models import Conditional, other_table
+from table_model import CASES, ONE_STAGE, groups_of, order_agnostic
 from torch import nn
 
 from ardm import likelihood
@@ -13,6 +14,7 @@ from ardm.likelihood import (
     bound,
     exact_bits,
     mean_bits,
+    partial_bound,
     schedule_bits_bound,
     stratified_draws_half_width,
     stratified_half_width,
@@ -484,3 +486,118 @@ def test_few_items_and_many_passes_still_differ_from_each_other(generator):
     x = torch.tensor(case.items()[:3])
     widths = [bound(case.model, x, generator, num_passes=4).half_width for _ in range(50)]
     assert min(widths) > 1e-3
+
+
+# Parts of items, with contexts
+
+
+def roles(num_variables):
+    """Every (scored, given) of disjoint sets of variables, some of them scored, as tensors of booleans."""
+    for letters in product("hsg", repeat=num_variables):  # hidden, scored, given
+        if "s" in letters:
+            yield tuple(torch.tensor([letter == role for letter in letters]) for role in "sg")
+
+
+def mean_part_bits(case, x, scored, given):
+    """The mean over orders of -log2 of the scored values, one by one, with the given ones known."""
+    values = []
+    for order in case.stage_orders():
+        sequence = [d for d in order if given[d]] + [d for d in order if scored[d]]
+        steps = [(t, t + 1) for t in range(int(given.sum()), len(sequence))]
+        values.append(-case.oracle.stage_log_prob(x, 0, sequence, steps) / math.log(2))
+    return math.fsum(values) / len(values)
+
+
+@pytest.mark.parametrize("name", ONE_STAGE)
+@pytest.mark.parametrize("num_passes", [1, 3])
+def test_partial_bounds_are_unbiased_for_every_target_and_given(name, num_passes, generator):
+    """All pairs of sets in one batch, each many times, against the mean over orders of the conditional's bits."""
+    case, x = CASES[name](), CASES[name]().items()[5]
+    pairs, copies = list(roles(case.num_variables)), 1500 // num_passes
+    target, given = (torch.stack(sets).repeat(copies, 1) for sets in zip(*pairs, strict=True))
+    items = torch.where(target | given, torch.tensor(x), 99)  # what is neither is never read
+    bits = partial_bound(case.model, items, target, given, generator, num_passes=num_passes, batch_size=1000)
+    assert bits.shape == (num_passes, len(items))
+    by_pair = bits.mean(0).view(copies, len(pairs))
+    for values, (one_target, one_given) in zip(by_pair.T, pairs, strict=True):
+        truth = mean_part_bits(case, x, one_target, one_given)
+        assert abs(values.mean().item() - truth) < 4.5 * values.std().item() / math.sqrt(copies) + 1e-9
+
+
+def test_passes_of_a_partial_bound_are_strata(generator):
+    """With a pass for each step, each pass has one step: the first is never given a scored variable."""
+    case = CASES["oa-2"]()
+    x = torch.tensor([[1, 0, 1]]).expand(50, -1)
+    every, none = torch.ones_like(x, dtype=torch.bool), torch.zeros_like(x, dtype=torch.bool)
+    bits = partial_bound(case.model, x, every, none, generator, num_passes=3)
+    first = 3 * case.component_nats((1, 0, 1), 0, 0) / math.log(2)
+    assert bits[0].tolist() == pytest.approx([first] * 50, rel=1e-12)
+    assert len(set(bits[1].tolist())) > 1
+
+
+def test_partial_bounds_run_in_eval_mode(generator):
+    case, modes = CASES["oa-2"](), []
+    model = case.model.train()
+    hook = model.network.register_forward_hook(lambda network, *_: modes.append(network.training))
+    x = torch.tensor([[1, 0, 1]])
+    partial_bound(model, x, x == 1, x == 0, generator)
+    hook.remove()
+    assert modes == [False]
+    assert model.training
+
+
+@pytest.mark.parametrize(
+    ("scored", "given", "values", "num_passes", "text"),
+    [
+        ([1, 1, 0], [0, 1, 0], 0, 1, "none that is both scored and given"),
+        ([0, 0, 0], [0, 1, 0], 0, 1, "each item must have a scored variable"),
+        ([1, 0, 0], [0, 1, 0], 2, 1, r"must lie in 0\.\.1"),
+        ([1, 0, 0], [0, 1, 0], -1, 1, r"must lie in 0\.\.1"),
+        ([1, 0, 0], [0, 1, 0], 0, 0, "expected at least one pass, got 0"),
+    ],
+)
+def test_partial_bounds_refuse_what_they_cannot_score(scored, given, values, num_passes, text, generator):
+    model, x = CASES["oa-2"]().model, torch.full((2, 3), values)
+    masks = [torch.tensor([mask, mask]).bool() for mask in (scored, given)]
+    with pytest.raises(ValueError, match=text):
+        partial_bound(model, x, *masks, generator, num_passes=num_passes)
+
+
+def test_partial_bounds_need_one_stage(generator):
+    x = torch.zeros(1, 3, dtype=torch.long)
+    with pytest.raises(ValueError, match="parts of items need a one-stage model; this one has 2 stages"):
+        partial_bound(CASES["base2-4-data"]().model, x, x == 0, x > 0, generator)
+
+
+def two_models():
+    """A model of two labels, and a model of each label alone."""
+    networks = [CASES["oa-2"]().model.network, other_table()]
+    parametrization = CASES["oa-2"]().model.parametrization
+    return ARDM(Conditional(networks), parametrization, (3,)), [ARDM(n, parametrization, (3,)) for n in networks]
+
+
+def test_rows_of_items_and_calls_keep_their_contexts():
+    model, own = two_models()
+    items, labels = torch.tensor(CASES["oa-2"]().items()), torch.tensor([0, 1, 1, 0, 1, 0, 0, 1])
+    orders = torch.tensor([[[2, 0, 1]]]).expand(8, -1, -1)
+    for schedule in (full_schedule(3), uniform_schedule(3, 2)):
+        bits = [exact_bits(each, items, orders, schedule) for each in own]
+        found = exact_bits(model, items, orders, schedule, context=labels, batch_size=5)
+        assert found.tolist() == pytest.approx(torch.where(labels == 0, *bits).tolist(), rel=1e-12)
+        by_variable = variable_bits(model, items, orders, schedule, context=labels, batch_size=5)
+        assert by_variable.sum(1).tolist() == pytest.approx(found.tolist(), rel=1e-12)
+
+
+def test_bounds_keep_their_contexts():
+    """Draws depend on the generator alone, so the items of a label have the bits of its model."""
+    model, own = two_models()
+    items, labels = torch.tensor(CASES["oa-2"]().items()), torch.tensor([0, 1, 1, 0, 1, 0, 0, 1])
+    scored = items >= 0
+    kinds = [
+        lambda m, **c: bound(m, items, torch.Generator().manual_seed(1), num_passes=3, batch_size=3, **c).item_bits,
+        lambda m, **c: schedule_bits_bound(m, items, full_schedule(3), torch.Generator().manual_seed(1), **c),
+        lambda m, **c: partial_bound(m, items, scored, ~scored, torch.Generator().manual_seed(1), **c)[0],
+    ]
+    for score in kinds:
+        expected = torch.where(labels == 0, score(own[0]), score(own[1]))
+        assert score(model, context=labels).tolist() == pytest.approx(expected.tolist(), rel=1e-9)

@@ -1,13 +1,15 @@
 import math
 import random
-from itertools import product
+from itertools import permutations, product
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from own_models import Conditional, other_table
 from table_model import CASES, ONE_STAGE, assert_follows
 
+from ardm.model import ARDM
 from ardm.objective import (
     corrupt,
     sample_corruption,
@@ -261,3 +263,83 @@ def test_values_that_are_not_classes_are_not_trained_on(value, generator):
     x = torch.tensor([[0, 1, 2], [3, value, 0]])
     with pytest.raises(ValueError, match=rf"values must lie in 0\.\.3, got {min(value, 0)}\.\.{max(value, 3)}"):
         sample_step_loss(case.model, x, generator)
+
+
+# Missing variables and contexts
+
+
+MISSING = [(0, 0, 0), (1, 0, 0), (0, 1, 1), (1, 0, 1)]
+
+
+def marginal_nats(case, x, missing):
+    """The mean over orders of the observed variables of -log p of their values, the others hidden."""
+    observed = [d for d in range(len(x)) if not missing[d]]
+    steps = [(t, t + 1) for t in range(len(observed))]
+    orders = list(permutations(observed))
+    return -math.fsum(case.oracle.stage_log_prob(x, 0, order, steps) for order in orders) / len(orders)
+
+
+@pytest.mark.parametrize("name", ONE_STAGE)
+def test_the_loss_of_items_with_missing_values_is_unbiased(name, generator):
+    """Items with other variables missing share a batch; the values of missing ones are never read."""
+    case, x = CASES[name](), CASES[name]().items()[5]
+    missing = torch.tensor(MISSING).bool().repeat(4000, 1)
+    items = torch.tensor(x).expand(len(missing), -1).masked_fill(missing, -7)
+    losses = sample_step_loss(case.model, items, generator, missing=missing)
+    by_set = losses.bits_per_dim.view(4000, -1).T * case.num_variables
+    for bits, which in zip(by_set, MISSING, strict=True):
+        error = abs(bits.mean().item() - marginal_nats(case, x, which) / math.log(2))
+        assert error < 4 * bits.std().item() / math.sqrt(4000) + 1e-9
+    assert (losses.t.view(4000, -1).amax(0) + 1).tolist() == [3 - sum(which) for which in MISSING]
+
+
+def test_nothing_missing_is_the_plain_loss_on_average(generator):
+    case = CASES["oa-2"]()
+    x = torch.tensor([[1, 0, 1]]).expand(6000, -1)
+    bits = sample_step_loss(case.model, x, generator, missing=torch.zeros_like(x).bool()).bits_per_dim
+    truth = case.mean_nats((1, 0, 1)) / math.log(2) / 3
+    assert abs(bits.mean().item() - truth) < 4 * bits.std().item() / math.sqrt(6000)
+
+
+def test_given_ranks_hold_for_the_observed_variables(generator):
+    """The order 2, 1, 0 with 1 missing reveals 2 before 0."""
+    case, x = CASES["oa-2"](), torch.tensor([[1, 0, 1]]).expand(400, -1)
+    missing = torch.tensor([[False, True, False]]).expand(400, -1)
+    rank = ranks(torch.tensor([[2, 1, 0]])).expand(400, -1)
+    losses = sample_step_loss(case.model, x, generator, rank, missing=missing)
+    first = case.oracle.stage_log_prob((1, 0, 1), 0, (2, 0), [(0, 1)])
+    second = case.oracle.stage_log_prob((1, 0, 1), 0, (2, 0), [(1, 2)])
+    other = case.oracle.stage_log_prob((1, 0, 1), 0, (0, 2), [(0, 1)])
+    nats = {0: -(first + other) / 2, 1: -second}
+    assert losses.nats.tolist() == pytest.approx([nats[t] for t in losses.t.tolist()], rel=1e-12)
+
+
+def test_missing_variables_get_no_gradient(generator):
+    """A table has its own logits for each variable, so those of a missing one stay as they are."""
+    network = other_table()
+    model = ARDM(network, CASES["oa-2"]().model.parametrization, (3,))
+    missing = torch.tensor([[False, True, False]]).expand(50, -1)
+    sample_step_loss(model, torch.ones(50, 3).long(), generator, missing=missing).bits_per_dim.sum().backward()
+    assert (network.table.grad[..., 1, :] == 0).all()
+    assert (network.table.grad[..., [0, 2], :] != 0).any()
+
+
+def test_upscale_models_take_no_missing_values(generator):
+    x = torch.zeros(2, 3, dtype=torch.long)
+    with pytest.raises(ValueError, match="an upscale model sees the coarse digits of all variables"):
+        sample_step_loss(CASES["base2-4-data"]().model, x, generator, missing=x == 0)
+
+
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_losses_keep_their_contexts(is_missing):
+    networks = [CASES["oa-2"]().model.network, other_table()]
+    model = ARDM(Conditional(networks), CASES["oa-2"]().model.parametrization, (3,))
+    x, labels = torch.tensor(CASES["oa-2"]().items()), torch.tensor([0, 1, 1, 0, 1, 0, 0, 1])
+    missing = (x == 2).logical_or(torch.arange(3) == 1) if is_missing else None
+    mixed, *alone = (
+        sample_step_loss(
+            model, x, torch.Generator().manual_seed(2), context=label.expand(8), missing=missing
+        ).bits_per_dim
+        for label in (labels, torch.tensor(0), torch.tensor(1))
+    )
+    assert torch.equal(mixed, torch.where(labels == 0, *alone))

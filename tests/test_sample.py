@@ -3,8 +3,11 @@ from itertools import product
 
 import pytest
 import torch
+from own_models import Conditional, other_table
 from table_model import CASES, ONE_STAGE, Case, assert_follows, groups_of
 
+from ardm.likelihood import exact_bits
+from ardm.model import ARDM
 from ardm.orders import given_first, random_stage_orders
 from ardm.sample import Given, batch_generator, chain_to, sample_chain, sample_items
 from ardm.schedule import Schedule, full_schedule
@@ -12,6 +15,7 @@ from ardm.schedule import Schedule, full_schedule
 each_case = pytest.mark.parametrize("name", CASES)
 each_schedule = pytest.mark.parametrize("make_schedule", [Case.full_schedule, Case.grouped_schedule])
 NUM_DRAWS = 15000
+CPU = torch.device("cpu")
 
 
 def after(case, first_step):
@@ -226,6 +230,22 @@ def test_each_stage_has_a_fresh_order(generator):
     assert_follows((6 * pairs[:, 0] + pairs[:, 1]).bincount(minlength=36), [1 / 36] * 36)
 
 
+# Contexts
+
+
+def test_each_item_is_drawn_in_its_context(generator):
+    case, labels = CASES["oa-2"](), torch.arange(NUM_DRAWS) % 2
+    networks = [case.model.network, other_table()]
+    model = ARDM(Conditional(networks), case.model.parametrization, (3,))
+    orders = torch.tensor([[[2, 0, 1]]]).expand(NUM_DRAWS, -1, -1)
+    draws = sample_items(model, orders, case.full_schedule(), generator, context=labels)
+    items = torch.tensor(case.items())
+    for label, network in enumerate(networks):
+        alone = ARDM(network, case.model.parametrization, (3,))
+        bits = exact_bits(alone, items, orders[: len(items)], case.full_schedule())
+        assert_follows(item_counts(case, draws[labels == label]), (-bits).exp2().tolist())
+
+
 # Errors
 
 
@@ -271,3 +291,11 @@ def test_given_variables_must_fit_orders_and_schedule(values, mask, first_step, 
     orders = torch.tensor(order).expand(2, 1, -1)
     with pytest.raises(ValueError, match=text):
         sample_items(case.model, orders, after(case, first_step), generator, given=given)
+
+
+@pytest.mark.parametrize("seed", [0, 7, -1, 2**40])
+def test_batches_draw_numbers_of_their_own(seed):
+    """A generator on a CPU reads 32 bits of its seed alone."""
+    draws = {tuple(torch.rand(3, generator=batch_generator(seed, batch, CPU)).tolist()) for batch in range(50)}
+    assert len(draws) == 50
+    assert batch_generator(seed, 0, CPU).initial_seed() == torch.Generator().manual_seed(seed).initial_seed()

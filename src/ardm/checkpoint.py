@@ -312,7 +312,7 @@ def write_tensors(
     path: Path, tensors: dict[str, Tensor], description: dict[str, Any], *, compressed: bool = False
 ) -> None:
     """Write tensors and a JSON description to a file, atomically."""
-    tensors = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    tensors = _apart({name: t.detach().cpu().contiguous() for name, t in tensors.items()})
     header = description | {"format": "ardm", "format_version": FORMAT_VERSION, "ardm": __version__}
     header["hash"] = _hash(tensors, header)
     metadata = {"ardm": json.dumps(header)}
@@ -321,6 +321,17 @@ def write_tensors(
     else:
         with written_whole(path) as temporary:
             _save_plain(tensors, temporary, metadata)
+
+
+def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors, with copies of those that share memory with an earlier one: safetensors refuses tied weights."""
+    seen: set[int] = set()
+    result = {}
+    for name, tensor in tensors.items():
+        place = tensor.untyped_storage().data_ptr()
+        result[name] = tensor.clone() if place in seen else tensor
+        seen.add(place)
+    return result
 
 
 def _save_plain(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:

@@ -213,7 +213,10 @@ def partial_bound(
         raise ValueError(f"parts of items need a one-stage model; this one has {model.num_stages} stages")
     (num_items, num_variables), device = x.shape, x.device
     first, count = given.sum(1), scored.sum(1)
+    if bool((scored & given).any()) or not bool(count.all()):
+        raise ValueError("each item must have a scored variable, and none that is both scored and given")
     x = torch.where(scored | given, x, 0)
+    check_items(x, model.num_variables, model.depth.num_classes, num_passes)
     strata = torch.arange(num_passes, device=device)[:, None]
     jitter = torch.rand(num_passes, num_items, generator=generator, device=device, dtype=torch.float64)
     t = first + ((strata + jitter) / num_passes * count).long().minimum(count - 1)  # (P, N)
@@ -229,7 +232,7 @@ def partial_bound(
             log_probs: Tensor = model(*corrupt(model.depth, x[item], stage, step, rank, own))
         hidden = scored[item] & (rank >= step[:, None])
         total = -log_probs.double().masked_fill(~hidden, 0.0).sum(1)
-        bits[rows] = total * count[item] / (hidden.sum(1) * math.log(2))
+        bits[rows] = total * count[item] / hidden.sum(1) / math.log(2)
     return bits.view(num_passes, num_items)
 
 

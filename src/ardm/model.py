@@ -98,6 +98,8 @@ class ARDM(NetworkModel):
             return self.network.outputs_at(inputs, mask, stage, t, where)
         more = () if context is None else (context,)
         outputs: Tensor = self.network(inputs, mask, stage, t, *more)
+        if not isinstance(outputs, Tensor):
+            raise ValueError(f"the network returned a {type(outputs).__name__}, expected a tensor of outputs")
         if outputs.shape != (*inputs.shape, self.parametrization.num_outputs):
             raise ValueError(
                 f"the network returned shape {tuple(outputs.shape)}, expected "

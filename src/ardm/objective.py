@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ardm.depth import DepthMap
 from ardm.model import ARDM, Context, Mask, PerItem, Values
-from ardm.orders import given_first, random_orders, random_stage_orders, ranks, revealed
+from ardm.orders import given_first, random_orders, ranks, revealed
 
 Missing = Bool[Tensor, "B D"] | None
 """True at variables whose values are unknown; None where all are known."""
@@ -153,11 +153,12 @@ def step_loss(model: ARDM, corrupted: Corrupted, missing: Missing = None) -> Ste
     total = -model(*c).masked_fill(c.mask if missing is None else c.mask | missing, 0.0).sum(dim=1)
     num_observed = num_variables if missing is None else num_variables - missing.sum(dim=1)
     nats = total / (num_observed - c.t)
+    share = 1.0 if missing is None else 1 - missing.to(nats.dtype).mean(dim=1)
     return StepLoss(
         stage=c.stage,
         t=c.t,
         nats=nats,
-        bits_per_dim=nats * (num_observed / num_variables) * (model.num_stages / math.log(2)),
+        bits_per_dim=nats * share * (model.num_stages / math.log(2)),
         cross_entropy=total / (num_variables * math.log(2)),
     )
 
@@ -183,9 +184,10 @@ def sample_step_loss(
     num_items, num_variables = x.shape
     observed = num_variables - missing.sum(dim=1)
     t = (stratified_places(num_items, generator) * observed).long().minimum(observed - 1)
-    orders = given_first(random_stage_orders(num_items, 1, num_variables, generator), ~missing)
+    orders = random_orders(num_items, num_variables, generator) if rank is None else ranks(rank)
+    rank = ranks(given_first(orders[:, None], ~missing)[:, 0])
     x, stage = x.masked_fill(missing, 0), torch.zeros_like(t)
-    return step_loss(model, corrupt(model.depth, x, stage, t, ranks(orders[:, 0]), context), missing)
+    return step_loss(model, corrupt(model.depth, x, stage, t, rank, context), missing)
 
 
 def sample_corruption(depth: DepthMap, x: Values, generator: torch.Generator, rank: Values | None = None) -> Corrupted:

@@ -15,7 +15,9 @@ from ardm.errors import UsageError
 from ardm.orders import halton, pseudorandom
 from ardm.planner import plan, plan_gaps
 from ardm.profile import Profile
+from ardm.runtime.device import Runtime
 from ardm.schedule import cosine_schedule, full_schedule, uniform_schedule
+from ardm.tasks.load import LoadedModel
 from ardm.tasks.plan import (
     make_orders,
     make_schedule,
@@ -37,7 +39,7 @@ def test_the_plan_of_a_model_builds_no_network(kind, tmp_path, capsys, monkeypat
 
     for name in ("build_model", "build_exact_core", "build_parametrization"):
         monkeypatch.setattr(f"ardm.checkpoint.{name}", refuse)
-    expected = plan(planning_losses(trained), 8)
+    expected = plan(planning_losses(trained.profile, trained.model.num_variables), 8)
     found = json.loads(output(capsys, ["plan", str(path), "--calls", "8", "--json"]))
     assert found["starts"] == [list(starts) for starts in expected.schedule.starts]
     assert found["bits"] == expected.bits
@@ -56,19 +58,20 @@ def test_a_profile_file_is_read_as_it_was_written(suffix, tmp_path):
 
 
 def test_losses_that_were_not_measured_are_refused():
-    with pytest.raises(UsageError, match="stopped before its losses were measured"):
+    with pytest.raises(UsageError, match="nothing to plan from: this model's losses have not been measured"):
         monotone_losses(Profile.empty(2, 5))
 
 
 def test_schedules_are_those_of_their_kind():
-    trained = with_profile(tiny_exact("text"))
-    assert make_schedule(trained) == full_schedule(16)
-    assert make_schedule(trained, None, "planned", 3, 9) == full_schedule(9, first_step=3)
-    assert make_schedule(trained, 5) == plan(planning_losses(trained), 5).schedule
-    assert make_schedule(trained, 4, "planned", 3, 9) == plan_gaps(planning_losses(trained), 4, 3, 9).schedule
-    assert make_schedule(trained, 5, "cosine") == cosine_schedule(16, 5)
-    assert make_schedule(trained, 5, "uniform", 2) == uniform_schedule(16, 5, first_step=2)
-    assert make_schedule(trained, 99, "uniform") == make_schedule(trained, 99) == full_schedule(16)
+    loaded = LoadedModel(trained=with_profile(tiny_exact("text")), runtime=Runtime.choose("cpu"))
+    losses = planning_losses(loaded.profile, 16)
+    assert make_schedule(loaded) == full_schedule(16)
+    assert make_schedule(loaded, None, "planned", 3, 9) == full_schedule(9, first_step=3)
+    assert make_schedule(loaded, 5) == plan(losses, 5).schedule
+    assert make_schedule(loaded, 4, "planned", 3, 9) == plan_gaps(losses, 4, 3, 9).schedule
+    assert make_schedule(loaded, 5, "cosine") == cosine_schedule(16, 5)
+    assert make_schedule(loaded, 5, "uniform", 2) == uniform_schedule(16, 5, first_step=2)
+    assert make_schedule(loaded, 99, "uniform") == make_schedule(loaded, 99) == full_schedule(16)
 
 
 def test_orders_come_by_name_or_by_choice(generator):

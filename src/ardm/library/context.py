@@ -40,11 +40,25 @@ def check_context(network: nn.Module, context: Any, num_items: int, device: torc
         return None
     if not can_take:
         raise UsageError("this network takes no context; give its forward() a fifth argument for it")
-    tensor = context if isinstance(context, Tensor) else torch.as_tensor(context)
+    tensor = as_context(context)
     if tensor.ndim == 0 or len(tensor) != num_items:
         came = "a single number" if tensor.ndim == 0 else f"{len(tensor)} rows"
         raise UsageError(f"expected a context with a row for each of {num_items} items, got {came}")
     return tensor.to(device)
+
+
+def as_context(values: Any) -> Tensor:
+    """A context as a tensor; a UsageError for what cannot be one.
+
+    >>> from ardm.library.context import as_context
+    >>> as_context([1, 0]).tolist()
+    [1, 0]
+    """
+    try:
+        return values if isinstance(values, Tensor) else torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        kind = type(values).__name__
+        raise UsageError(f"a context is a tensor, an array or a list of numbers, got {kind} of another kind") from None
 
 
 def fresh_generator(device: torch.device) -> torch.Generator:

@@ -1,6 +1,8 @@
 """Files of models: `ardm.save` and `ardm.load`."""
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +46,13 @@ def save(model: Model, path: str | Path, arguments: dict[str, Any] | None = None
     path = Path(path)
     check_writable(path)
     if model.trained is not None:
-        save_model(path, model.trained)
+        save_model(path, replace(model.trained, profile=model.profile))
         return
     assert model.own is not None
+    try:
+        json.dumps(arguments)
+    except TypeError as error:
+        raise UsageError(f"the arguments of the network's class must be plain values for JSON: {error}") from None
     tensors = {f"weights/{name}": value for name, value in model.ardm.state_dict().items()}
     description = {"kind": KIND, "config": model.own.to_dict(), "arguments": arguments or {}}
     write_tensors(path, tensors | profile_tensors("profile", model.profile), description)

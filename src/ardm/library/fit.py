@@ -6,6 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from ardm.checkpoint import profile_from_tensors, profile_tensors, read_tensors, write_tensors
+from ardm.checkpoint import profile_tensors, read_tensors, write_tensors
 from ardm.errors import ArdmError, CheckpointError, UsageError
-from ardm.library.context import check_context
+from ardm.library.context import as_context, check_context
 from ardm.library.files import first_problem
 from ardm.library.items import as_array
 from ardm.library.model import Model
@@ -71,6 +72,9 @@ class FitConfig:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise UsageError(f"{name} must be positive, got {value}")
+        for name in ("weight_decay", "cross_entropy_weight", "seed"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise UsageError(f"{name} must be 0 or more, got {getattr(self, name)}")
         if not 0 <= self.ema_decay < 1:
             raise UsageError(f"ema_decay must lie in [0, 1), got {self.ema_decay}")
 
@@ -83,7 +87,7 @@ class Fitted:
     seconds: float = 0.0
     valid_bits: float = math.nan
     """Bits per dimension of the model that was kept, on held-out data; NaN without any."""
-    history: list[dict[str, float]] = field(default_factory=list)
+    history: list[dict[str, int | float]] = field(default_factory=list)
     """Step, seconds, training bits and held-out bits at each evaluation."""
 
 
@@ -129,6 +133,7 @@ def fit(
     except KeyboardInterrupt:
         if report:
             report.line("stopped: the best weights so far are kept")
+        fitting.stop()
     finally:
         if report:
             report.end()
@@ -154,6 +159,8 @@ class Fitting:
         self.averaged = copy.deepcopy(model.ardm).requires_grad_(False).eval()
         self.best = {name: t.clone() for name, t in self.averaged.state_dict().items()}
         trainable = [p for p in model.parameters() if p.requires_grad]
+        if not trainable:
+            raise UsageError("the network has no parameter to train")
         decay = config.weight_decay
         self.optimizer = (
             optimizer(trainable)
@@ -163,33 +170,42 @@ class Fitting:
         self._peaks = [group["lr"] for group in self.optimizer.param_groups]
         self.fitted, self._keeps_best, self._best_bits = Fitted(), keep_best, math.inf
         self._profile = Profile.empty(model.ardm.num_stages, model.ardm.num_variables, model.device)
-        self._started = time.perf_counter()
+        self._started, self._bits = time.perf_counter(), list[Tensor]()
 
     def run(self, state: Path | None, report: "Report | None") -> None:
         """Train to the end, evaluating and saving on the way."""
         self._started = time.perf_counter() - self.fitted.seconds
         self.model.train()
         every = self.config.eval_every or max(1, (self.config.steps or 2000) // 20)
-        bits: list[Tensor] = []
-        batches = self.batches.after(self.fitted.steps)
-        while (done := self._progress()) < 1:
-            bits.append(self._step(next(batches), done))
+        batches, done = self.batches.after(self.fitted.steps), self._progress()
+        while done < 1:
+            with seeded(_seed(self.config.seed, self.fitted.steps), self.model.device):
+                self._bits.append(self._step(next(batches), done))
+            done = self._progress()
             if report and report.is_due():
-                report.step(self.fitted, self._progress(), float(bits[-1]))
-            if self.fitted.steps % every == 0 or self._progress() >= 1:
-                self._evaluate(float(torch.stack(bits).mean()))
-                bits.clear()
+                report.step(self.fitted, done, float(self._bits[-1]))
+            if self.fitted.steps % every == 0 or done >= 1:
+                self._evaluate()
                 if state is not None:
                     self.save(state)
                 if report:
-                    report.evaluation(self.fitted, self._progress())
+                    report.evaluation(self.fitted, done)
+
+    def stop(self) -> None:
+        """Score the weights of a training that was stopped since its last evaluation, and keep them if they are best.
+
+        They are not saved: a training that continues must not know that it was stopped.
+        """
+        if self._bits:
+            self._evaluate()
 
     def finish(self) -> Fitted:
         """Put the weights to keep into the model, measure their profile and return the course of the training."""
+        self.optimizer.zero_grad(set_to_none=True)
         self.model.ardm.load_state_dict(self.best)
         self.model.eval()
         self.model.profile = self._profile
-        if self.valid is not None and self.valid.is_whole:
+        if self.valid is not None:
             self._measure_profile(*self.valid.first(MAX_VALID_ITEMS, self.model))
         return self.fitted
 
@@ -233,17 +249,20 @@ class Fitting:
             for own, other in zip(self.averaged.buffers(), self.model.ardm.buffers(), strict=True):
                 own.copy_(other)
 
-    def _evaluate(self, train_bits: float) -> None:
+    def _evaluate(self) -> None:
         """Score the averaged weights on held-out data, and keep them if they are the best so far."""
+        train_bits = float(torch.stack(self._bits).mean())
+        self._bits.clear()
         if not math.isfinite(train_bits):
+            self.model.ardm.load_state_dict(self.best)
             raise ArdmError(f"the loss is {train_bits} at step {self.fitted.steps}; start again with a lower rate")
-        record = {"step": self.fitted.steps, "seconds": self.fitted.seconds, "bits": train_bits}
+        record: dict[str, int | float] = {"step": self.fitted.steps, "seconds": self.fitted.seconds, "bits": train_bits}
         valid_bits = math.nan
         if self.valid is not None:
             valid_bits = self._valid_bits()
             record["valid_bits"] = valid_bits
         self.fitted.history.append(record)
-        if math.isnan(valid_bits) or valid_bits < self._best_bits or not self._keeps_best:
+        if self.valid is None or valid_bits <= self._best_bits or not self._keeps_best:
             self._best_bits = self.fitted.valid_bits = valid_bits
             self.best = {name: t.clone() for name, t in self.averaged.state_dict().items()}
 
@@ -261,6 +280,8 @@ class Fitting:
                 count += _share_known(x, missing) * len(x)
                 if items >= MAX_VALID_ITEMS:
                     break
+        if not items:
+            raise UsageError("the held-out data has no item")
         return total / count
 
     def save(self, path: Path) -> None:
@@ -270,7 +291,8 @@ class Fitting:
         tensors |= {f"averaged/{name}": t for name, t in self.averaged.state_dict().items()}
         tensors |= {f"best/{name}": t for name, t in self.best.items()} | profile_tensors("profile", self._profile)
         for number, state in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer/{number}/{key}": torch.as_tensor(value) for key, value in state.items()}
+            known = {key: value for key, value in state.items() if value is not None}
+            tensors |= {f"optimizer/{number}/{key}": torch.as_tensor(value) for key, value in known.items()}
         about = {"fitted": dataclasses.asdict(self.fitted), "best_bits": self._best_bits}
         write_tensors(path, tensors, {"kind": KIND, "config": dataclasses.asdict(self.config)} | about)
 
@@ -293,7 +315,7 @@ class Fitting:
             ) from None
         self.averaged.load_state_dict(parts["averaged"])
         self.best, self._best_bits = parts["best"], about["best_bits"]
-        self._profile = profile_from_tensors("profile", tensors)
+        self._profile = Profile(**parts["profile"])
         state: dict[int, dict[str, Tensor]] = {}
         for name, tensor in parts.get("optimizer", {}).items():
             number, _, key = name.partition("/")
@@ -307,7 +329,7 @@ class Batch:
     """Items of a step, with their contexts if the model is conditional."""
 
     x: Any
-    context: Context = None
+    context: Any = None
 
 
 class Batches:
@@ -315,14 +337,17 @@ class Batches:
 
     def __init__(self, data: Data, rows: Int[np.ndarray, "N"] | None, batch_size: int, seed: int) -> None:
         self._data, self._rows, self._batch_size, self._seed = data, rows, batch_size, seed
-        self.is_whole = rows is not None
-        """Whether all items can be taken by their numbers."""
 
     def after(self, step: int) -> Iterator[Batch]:
         """The batches from a step on, without end."""
         if self._rows is None:
             while True:
-                yield from map(_batch, self._data)
+                is_empty = True
+                for values in self._data:
+                    is_empty = False
+                    yield _batch(values)
+                if is_empty:
+                    raise UsageError("the DataLoader gives no batch; is its data shorter than a batch, or used up?")
         size = min(self._batch_size, len(self._rows))
         per_epoch = len(self._rows) // size
         while True:
@@ -340,21 +365,25 @@ class Batches:
             yield self._take(self._rows[start : start + self._batch_size])
 
     def first(self, count: int, model: Model) -> tuple[Int[Tensor, "N D"], Context]:
-        """The first items whose values are all known, as rows of classes, with their contexts."""
-        assert self._rows is not None
-        batch = self._take(self._rows[:count])
-        x, missing = model._batch(batch.x)
-        context = check_context(model.network, batch.context, len(x), model.device)
-        if missing is None:
-            return x, context
-        whole = ~missing.any(1)
-        return x[whole], None if context is None else context[whole]
+        """Items whose values are all known, among the first ones, as rows of classes with their contexts."""
+        xs, contexts, seen = [], [], 0
+        for batch in self.once():
+            x, missing = model._batch(batch.x)
+            whole = torch.ones(len(x), dtype=torch.bool, device=x.device) if missing is None else ~missing.any(1)
+            context = check_context(model.network, batch.context, len(x), model.device)
+            xs.append(x[whole])
+            contexts.append(None if context is None else context[whole])
+            seen += len(x)
+            if seen >= count:
+                break
+        given = [context for context in contexts if context is not None]
+        return torch.cat(xs), torch.cat(given) if given else None
 
     def _take(self, rows: Int[np.ndarray, "B"]) -> Batch:
         if isinstance(self._data, Dataset):
-            pairs = [_batch(self._data[int(row)]) for row in rows]
-            context = None if pairs[0].context is None else torch.stack([torch.as_tensor(p.context) for p in pairs])
-            return Batch(x=torch.stack([torch.as_tensor(p.x) for p in pairs]), context=context)
+            items = [_batch(self._data[int(row)]) for row in rows]
+            context = None if items[0].context is None else _stacked([item.context for item in items])
+            return Batch(x=_stacked([item.x for item in items]), context=context)
         x, context = self._data
         return Batch(x=x[rows], context=None if context is None else context[rows])
 
@@ -433,27 +462,54 @@ def _source(data: Data) -> tuple[Any, int]:
         if not isinstance(data, Sized):
             raise UsageError("a Dataset without a length cannot be shuffled; give a DataLoader of it")
         return data, len(data)
-    x, context = data if isinstance(data, tuple) else (data, None)
-    x = x if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(as_array(x)))
-    if not len(x):
+    if isinstance(data, tuple) and len(data) not in (1, 2):
+        raise UsageError(f"data is items, or a pair of items and contexts; got a tuple of {len(data)}")
+    x, context = (*data, None)[:2] if isinstance(data, tuple) else (data, None)
+    x = x if isinstance(x, Tensor) else as_array(x)
+    if not x.shape or not len(x):
         raise UsageError("there is no item to train on")
     if context is not None:
-        context = torch.as_tensor(context)
-        if len(context) != len(x):
-            raise UsageError(f"expected a context with a row for each of {len(x)} items, got {len(context)} rows")
+        context = as_context(context)
+        if not context.shape or len(context) != len(x):
+            came = f"{len(context)} rows" if context.shape else "a single number"
+            raise UsageError(f"expected a context with a row for each of {len(x)} items, got {came}")
     return (x, context), len(x)
 
 
 def _batch(values: Any) -> Batch:
-    if isinstance(values, tuple | list):
-        x, context = values
-        return Batch(x=x, context=context)
-    return Batch(x=values)
+    if not isinstance(values, tuple | list):
+        return Batch(x=values)
+    if len(values) not in (1, 2):
+        raise UsageError(
+            f"a Dataset or DataLoader gives items, or pairs of items and contexts; got {len(values)} parts"
+        )
+    return Batch(x=values[0], context=values[1] if len(values) == 2 else None)
+
+
+def _stacked(values: list[Any]) -> Tensor:
+    return torch.stack([torch.as_tensor(value) for value in values])
 
 
 def _share_known(x: Tensor, missing: Tensor | None) -> float:
     """The share of variables that are not missing."""
     return 1.0 if missing is None else 1 - float(missing.sum()) / x.numel()
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """A context in which PyTorch draws from this seed, for dropout and the like; its own generators stay as they are.
+
+    >>> import torch
+    >>> from ardm.library.fit import seeded
+    >>> with seeded(1, torch.device("cpu")):
+    ...     first = torch.rand(1)
+    >>> with seeded(1, torch.device("cpu")):
+    ...     torch.rand(1) == first
+    tensor([True])
+    """
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
 
 
 def _seed(seed: int, step: int) -> int:

@@ -4,20 +4,21 @@ Each kind of item reads a user's values into `Rows`, finds the gaps to fill in o
 values again. Text and bytes may be shorter or longer than the model's items, images and sounds of other sizes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int, Integer, Shaped
+from jaxtyping import Bool, Int, Integer, Real, Shaped
 from PIL import Image
 from torch import Tensor
 
 from ardm.checkpoint import TrainedModel
 from ardm.codec.windows import Canvas, cut, windows
-from ardm.data.alphabet import Alphabet
+from ardm.data.alphabet import Alphabet, check_utf8
+from ardm.data.image_files import unpacked
 from ardm.data.sounds import ZERO_CLASS
 from ardm.errors import DataError
 from ardm.media.images.medium import visible
@@ -88,9 +89,10 @@ class TextItems(Items):
         self.alphabet, self.is_bytes = alphabet, alphabet.characters is None
         self.unit = "bits/byte" if self.is_bytes else "bits/char"
 
-    def rows(self, items: str | bytes | Sequence[str | bytes]) -> list[Rows]:
+    def rows(self, items: Any) -> list[Rows]:
         """Texts, one per row if they fit, in windows that see each other if they are longer."""
-        texts = [items] if isinstance(items, str | bytes) else list(items)
+        is_several = isinstance(items, Iterable) and not isinstance(items, str | bytes | bytearray)
+        texts: list[Any] = list(items) if is_several else [items]
         pieces = [piece for owner, text in enumerate(texts) for piece in self._pieces(owner, text)]
         if not pieces:
             raise DataError("expected at least one text, got none")
@@ -107,7 +109,7 @@ class TextItems(Items):
             )
         ]
 
-    def _pieces(self, owner: int, text: str | bytes) -> list[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+    def _pieces(self, owner: int, text: Any) -> list[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
         classes = self.alphabet.encode(_as_bytes(text), "the text").astype(np.int64)
         if not len(classes):
             raise DataError("the text is empty")
@@ -117,9 +119,11 @@ class TextItems(Items):
             pieces.append((owner, item.x, ~(item.given | item.absent), item.given))
         return pieces
 
-    def gaps(self, item: str | bytes, mask: Any = None) -> GappedItem:
+    def gaps(self, item: Any, mask: Any = None) -> GappedItem:
         """A text with gaps where it has the mark `mask` (by default _), in ranges, or where an array is True."""
         content = _as_bytes(item)
+        if not self.is_bytes:
+            check_utf8(content, "the text")
         symbols = [bytes([b]) for b in content] if self.is_bytes else [c.encode() for c in content.decode()]
         if not 0 < len(symbols) <= self.shape[0]:
             raise DataError(f"the text has {len(symbols)} characters; this model fills 1 to {self.shape[0]}")
@@ -184,11 +188,11 @@ class ImageItems(ArrayItems):
         if isinstance(items, list | tuple):
             return items
         array, channels = as_array(items), self.shape[2]
-        is_one = array.ndim == 2 or (array.ndim == 3 and array.shape[2] == channels)
+        is_one = array.ndim in (0, 2) or (array.ndim == 3 and array.shape[2] == channels)
         return [array] if is_one else list(array)
 
     def classes(self, item: Any) -> Int[np.ndarray, "H W C"]:
-        array = np.asarray(item) if isinstance(item, Image.Image) else as_array(item)
+        array = np.asarray(unpacked(item)) if isinstance(item, Image.Image) else as_array(item)
         array = array[..., None] if array.ndim == 2 else array
         channels, kind = self.shape[2], "grey" if self.shape[2] == 1 else "colour"
         if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != channels or array.size == 0:
@@ -201,14 +205,11 @@ class ImageItems(ArrayItems):
     def gaps(self, item: Any, mask: Any) -> GappedItem:
         """An image to fill where a mask is True: (height, width), or with channels; or in a box of pixels."""
         classes = self.classes(item)
-        if isinstance(mask, tuple) and len(mask) == 4:
-            left, top, right, bottom = mask
-            box = np.zeros(classes.shape[:2], bool)
-            box[top:bottom, left:right] = True
-            mask = box
-        hidden = np.asarray(mask)
-        hidden = np.broadcast_to(hidden[..., None], classes.shape) if hidden.ndim == 2 else hidden
-        return gapped(classes, ~_some(places(hidden, classes.shape, "mask")))
+        which = _box(mask, classes.shape) if isinstance(mask, tuple) and len(mask) == 4 else mask
+        array = None if isinstance(which, slice) else as_array(which)
+        if array is not None and array.dtype == bool and array.shape == classes.shape[:2]:
+            which = np.broadcast_to(array[..., None], classes.shape)
+        return gapped(classes, ~_some(places(which, classes.shape, "mask")))
 
     def shown(self, classes: Integer[np.ndarray, "N D"], shape: Shape, length: int | None = None) -> np.ndarray:
         """A uint8 array (N, height, width[, channels]); hidden sub-pixels are grey."""
@@ -222,13 +223,15 @@ class SoundItems(ArrayItems):
     title, unit = "sounds", "bits/sample"
 
     def split(self, items: Any) -> Sequence[Any]:
-        if isinstance(items, list | tuple) and not all(isinstance(item, int) for item in items):
-            return items
+        if isinstance(items, list | tuple):
+            return [items] if items and all(isinstance(item, int) for item in items) else items
         array = as_array(items)
-        return [array] if array.ndim == 1 else list(array)
+        return [array] if array.ndim < 2 else list(array)
 
     def classes(self, item: Any) -> Int[np.ndarray, "N"]:
         array = as_array(item)
+        if isinstance(item, list | tuple) and array.dtype == np.int64 and (array == array.astype(np.int16)).all():
+            array = array.astype(np.int16)
         if array.dtype != np.int16 or array.ndim != 1 or array.size == 0:
             raise DataError(f"sounds are int16 arrays of samples, got {array.dtype} of shape {array.shape}")
         return array.astype(np.int64) + ZERO_CLASS
@@ -258,40 +261,50 @@ class TokenItems(ArrayItems):
 
     def rows(self, items: Any) -> list[Rows]:
         """All items in one stack of rows."""
+        x, known = self._read(items)
+        if not (has_values := known.any(1)).all():
+            raise DataError(f"every value of item {has_values.argmin()} is missing (NaN); leave such items out")
+        scored = None if known.all() else torch.from_numpy(known)
+        return [Rows(x=torch.from_numpy(x), shape=self.shape, owner=torch.arange(len(x)), scored=scored)]
+
+    def _read(self, items: Any) -> tuple[Int[np.ndarray, "N D"], Bool[np.ndarray, "N D"]]:
+        """The classes of items, 0 where they are missing, and which are known."""
         array = as_array(items)
         if array.shape[1:] != self.shape and array.shape == self.shape:
             array = array[None]
         if array.shape[1:] != self.shape or array.size == 0:
             raise DataError(f"expected items of shape {self.shape}, one or a stack of them, got shape {array.shape}")
-        missing = np.isnan(array) if array.dtype.kind == "f" else np.zeros(array.shape, bool)
-        known = np.where(missing, 0, array)
-        x = known.astype(np.int64).reshape(len(array), -1)
-        if array.dtype.kind not in "iufb" or (x.reshape(array.shape) != known).any():
-            raise DataError(f"expected whole numbers, got {array.dtype}; round or bin other values first")
-        self._check(x)
-        scored = torch.from_numpy(~missing.reshape(x.shape)) if missing.any() else None
-        return [Rows(x=torch.from_numpy(x), shape=self.shape, owner=torch.arange(len(x)), scored=scored)]
+        if array.dtype.kind not in "iufb":
+            raise DataError(f"expected whole numbers, got {array.dtype}; number the classes from 0")
+        values = array.reshape(len(array), -1)
+        known = ~np.isnan(values) if array.dtype.kind == "f" else np.ones(values.shape, bool)
+        values = np.where(known, values, 0)
+        self._check(values)
+        x = values.astype(np.int64)
+        if (x != values).any():
+            raise DataError(f"expected whole numbers, got {values[x != values][0]}; round or bin other values first")
+        return x, known
 
-    def _check(self, x: Int[np.ndarray, "N D"]) -> None:
-        wrong = np.argwhere((x < 0) | (x >= self._limits))
+    def _check(self, values: Real[np.ndarray, "N D"] | Bool[np.ndarray, "N D"]) -> None:
+        wrong = np.argwhere((values < 0) | (values >= self._limits))
         if wrong.size:
             row, place = wrong[0]
             raise DataError(
-                f"item {row} has the value {x[row, place]} at variable {place}, "
+                f"item {row} has the value {values[row, place]} at variable {place}, "
                 f"whose classes are 0..{self._limits[place] - 1}"
             )
 
     def gaps(self, item: Any, mask: Any) -> GappedItem:
         """An item to fill where a mask is True or, without one, where a value is missing (NaN)."""
-        (rows,) = self.rows(item)
-        if len(rows.x) != 1:
-            raise DataError(f"expected one item to fill, got {len(rows.x)}")
-        if mask is None and rows.scored is None:
-            raise DataError("nothing to fill: give a mask that is True where to fill, or items with NaN")
-        known = rows.scored[0].numpy() if rows.scored is not None else np.ones(rows.x.shape[1], bool)
+        x, known = self._read(item)
+        if len(x) != 1:
+            raise DataError(f"expected one item to fill, got {len(x)}")
+        if mask is None and known.all():
+            raise DataError("nothing to fill: give a mask that is True where to fill, or an item with NaN")
+        is_known = known.reshape(self.shape)
         if mask is not None:
-            known = known & ~_some(places(mask, self.shape, "mask")).ravel()
-        return gapped(rows.x[0].numpy().reshape(self.shape), known.reshape(self.shape))
+            is_known = is_known & ~_some(places(mask, self.shape, "mask"))
+        return gapped(x.reshape(self.shape), is_known)
 
     def shown(self, classes: Integer[np.ndarray, "N D"], shape: Shape, length: int | None = None) -> np.ndarray:
         """An int64 array (N, *shape); a hidden variable has the number of classes as its value."""
@@ -311,9 +324,15 @@ def items_of(trained: TrainedModel) -> Items:
 
 
 def as_array(values: Any) -> Shaped[np.ndarray, "..."]:
-    """A tensor, an array or nested lists as an array on the host."""
+    """A tensor, an array or nested lists as an array on the host.
+
+    >>> from ardm.library.items import as_array
+    >>> as_array([[0, 1], [2, 3]]).shape
+    (2, 2)
+    """
     if isinstance(values, Tensor):
-        return values.detach().cpu().numpy()
+        host = values.detach().cpu()
+        return (host.float() if host.dtype == torch.bfloat16 else host).numpy()
     try:
         return np.asarray(values)
     except ValueError:
@@ -323,7 +342,12 @@ def as_array(values: Any) -> Shaped[np.ndarray, "..."]:
 def places(which: Any, shape: Shape, name: str) -> Bool[np.ndarray, "*shape"]:
     """The places of an item that a user names, True in an array of the item's shape.
 
-    A boolean array, a slice, the index of one variable, a list of indices, or a list of ranges (start, stop).
+    A boolean array, flat or in that shape, a slice, the index of one variable, a list of indices, or a list of ranges
+    (start, stop).
+
+    >>> from ardm.library.items import places
+    >>> places([(1, 3)], (4,), "mask").tolist()
+    [False, True, True, False]
     """
     size = int(np.prod(shape))
     chosen = np.zeros(size, bool)
@@ -332,12 +356,15 @@ def places(which: Any, shape: Shape, name: str) -> Bool[np.ndarray, "*shape"]:
         return chosen.reshape(shape)
     array = as_array(which)
     if array.dtype == bool:
-        if array.size != size:
+        if array.shape not in (shape, (size,)):
             raise DataError(f"the {name} has shape {array.shape}, but the item has shape {shape}")
         return array.reshape(shape)
+    if not array.size:
+        return chosen.reshape(shape)
     if array.dtype.kind not in "iu" or array.ndim > 2 or (array.ndim == 2 and array.shape[1] != 2):
-        raise DataError(f"the {name} must be a boolean array, indices or ranges (start, stop), got {which!r:.60}")
-    if array.size and not (-size <= array.min() and array.max() <= size - (array.ndim < 2)):
+        came = type(which).__name__ if array.dtype == object else f"{array.dtype} of shape {array.shape}"
+        raise DataError(f"the {name} must be a boolean array, indices or ranges (start, stop), got {came}")
+    if not (-size <= array.min() and array.max() <= size - (array.ndim < 2)):
         raise DataError(f"the {name} must lie in 0..{size - 1}, got {array.min()}..{array.max()}")
     if array.ndim == 2:
         for start, stop in array:
@@ -347,15 +374,28 @@ def places(which: Any, shape: Shape, name: str) -> Bool[np.ndarray, "*shape"]:
     return chosen.reshape(shape)
 
 
+def _box(box: tuple[int, ...], shape: Shape) -> Bool[np.ndarray, "H W"]:
+    left, top, right, bottom = box
+    height, width = shape[:2]
+    if not (0 <= left < right <= width and 0 <= top < bottom <= height):
+        raise DataError(f"the box {box} is not (left, top, right, bottom) within {width} x {height} pixels")
+    inside = np.zeros((height, width), bool)
+    inside[top:bottom, left:right] = True
+    return inside
+
+
 def _some(mask: Bool[np.ndarray, "*shape"]) -> Bool[np.ndarray, "*shape"]:
     if not mask.any():
-        raise DataError("nothing to fill: the mask is False everywhere")
+        raise DataError("nothing to fill: the mask names no place")
     return mask
 
 
-def _as_bytes(text: str | bytes) -> bytes:
-    if isinstance(text, str):
-        return text.encode()
+def _as_bytes(text: Any) -> bytes:
     if isinstance(text, bytes | bytearray):
         return bytes(text)
-    raise DataError(f"expected a text as str or bytes, got {type(text).__name__}")
+    if not isinstance(text, str):
+        raise DataError(f"expected a text as str or bytes, got {type(text).__name__}")
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"the text has a surrogate at position {error.start}, which is no character") from None

@@ -30,4 +30,7 @@ class LimitedClasses(nn.Module):
         self, inputs: Tensor, mask: Tensor, stage: Tensor, t: Tensor, *context: Tensor
     ) -> Float[Tensor, "B *shape O"]:
         """The network's outputs, without classes that a variable does not have."""
-        return self.network(inputs, mask, stage, t, *context).masked_fill(self.beyond, float("-inf"))
+        outputs: Tensor = self.network(inputs, mask, stage, t, *context)
+        if outputs.shape[1:] != self.beyond.shape:
+            return outputs  # for the model to refuse; masked_fill would stretch some wrong shapes
+        return outputs.masked_fill(self.beyond, float("-inf"))

@@ -30,13 +30,13 @@ from ardm.checkpoint import TrainedModel
 from ardm.codec.format.options import OrderChoice
 from ardm.compression.api import compress, decompress
 from ardm.conditionals import PARTICLES, REPETITIONS, Conditional, conditional_bits, conditional_table
-from ardm.errors import UsageError
+from ardm.errors import DataError, UsageError
 from ardm.library.context import check_context, fresh_generator
 from ardm.library.items import Items, Rows, as_array, places
 from ardm.library.limited import LimitedClasses
-from ardm.library.scores import Score, ScoreHow, score_rows
+from ardm.library.scores import Score, ScoreHow, given_of, score_rows
 from ardm.model import ARDM
-from ardm.names import ScheduleKind, Shape
+from ardm.names import ORDER_NAMES, ScheduleKind, Shape
 from ardm.objective import sample_step_loss
 from ardm.planner import Plan, plan
 from ardm.profile import Profile
@@ -166,7 +166,7 @@ class Model(nn.Module):
 
     def loss(
         self,
-        x: Tensor,
+        x: Any,
         *,
         context: Any = None,
         cross_entropy_weight: float = 0.0,
@@ -188,7 +188,9 @@ class Model(nn.Module):
         """A batch as rows of classes on the device, and which values are missing, if any."""
         if isinstance(x, Tensor) and x.is_cuda and not x.is_floating_point():
             return x.reshape(len(x), -1).long(), None  # a check would wait for the device
-        (rows,) = self.items.rows(x)
+        rows, *others = self.items.rows(x)
+        if others or rows.shape != self.shape or given_of(rows).any():
+            raise DataError(f"a batch to train on holds items of shape {self.shape}; cut larger ones to it")
         missing = None if rows.scored is None else ~rows.scored.to(self.device)
         return rows.x.to(self.device), missing
 
@@ -219,6 +221,8 @@ class Model(nn.Module):
         >>> score.is_exact, score.num_variables.tolist()
         (True, [22])
         """
+        self._check_numbers(calls, passes=passes, batch_size=batch_size)
+        _check_order(order)
         scored = self.items.rows(items)
         count = sum(len(rows.x) for rows in scored)
         how = ScoreHow(
@@ -253,9 +257,10 @@ class Model(nn.Module):
         >>> [len(text) for text in ardm.load("text").sample(2, calls=5)]
         [250, 250]
         """
+        self._check_numbers(calls, n=n, batch_size=batch_size)
         options = DrawOptions(
             num_items=n,
-            order=order or self._own_order(),
+            order=_check_order(order) or self._own_order(),
             temperature=temperature,
             top_p=top_p,
             batch_size=batch_size,
@@ -282,7 +287,8 @@ class Model(nn.Module):
         >>> [text[0].count("_") for text in chain.states][-1]
         0
         """
-        options = DrawOptions(num_items=n, order=order or self._own_order(), seed=seed, num_states=states)
+        self._check_numbers(calls, n=n, states=states)
+        options = DrawOptions(num_items=n, order=_check_order(order) or self._own_order(), seed=seed, num_states=states)
         drawn = self._draw(options, calls, schedule, shape, context)
         shown = [self.items.shown(state, drawn.shape) for state in drawn.states]
         return Chain(calls=list(drawn.calls), states=shown)
@@ -314,10 +320,13 @@ class Model(nn.Module):
         >>> ardm.load("text").infill("the c_t sat", calls=1)[0][:5]
         'the c'
         """
+        self._check_numbers(calls, n=n, batch_size=batch_size)
+        if order == "strands":
+            raise UsageError("strands order whole items only; choose another order to fill gaps")
         gaps = self.items.gaps(item, mask)
         options = DrawOptions(
             num_items=n,
-            order=order or self._own_order(for_gaps=True),
+            order=_check_order(order) or self._own_order(for_gaps=True),
             temperature=temperature,
             top_p=top_p,
             batch_size=batch_size,
@@ -459,6 +468,14 @@ class Model(nn.Module):
             )
         return self.trained
 
+    def _check_numbers(self, calls: int | None, **numbers: int | None) -> None:
+        """Raise a UsageError for a number that is not positive, or for fewer calls than stages."""
+        for name, number in numbers.items():
+            if number is not None and number < 1:
+                raise UsageError(f"{name} must be positive, got {number}")
+        if calls is not None and calls < self.ardm.num_stages:
+            raise UsageError(f"calls must be at least {self.ardm.num_stages}, one for each stage; got {calls}")
+
     def _own_order(self, *, for_gaps: bool = False) -> str | OrderChoice:
         """The order of an exact model; random orders for others, and for gaps where its own needs whole items."""
         if self.trained is None or self.trained.exact is None:
@@ -475,3 +492,10 @@ class Model(nn.Module):
 
     def _last(self, drawn: Drawn, length: int | None = None) -> Any:
         return self.items.shown(drawn.samples, drawn.shape, length)
+
+
+def _check_order(order: str | None) -> str | None:
+    """The order; a UsageError if there is none of this name."""
+    if order not in (None, "random", *ORDER_NAMES):
+        raise UsageError(f"the order must be one of random, {', '.join(ORDER_NAMES)}, got {order!r}")
+    return order

@@ -23,21 +23,24 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Int
-from torch import nn
+from torch import Tensor, nn
 
 from ardm.build import MIXTURES
 from ardm.config import MIXTURE_NAMES, ParametrizationName
 from ardm.depth import BaseDepthMap, absorbing
 from ardm.errors import UsageError
-from ardm.library.items import TokenItems
+from ardm.library.items import TokenItems, as_array
 from ardm.library.limited import LimitedClasses
 from ardm.library.model import Model
 from ardm.model import ARDM
 from ardm.names import Shape
 from ardm.parametrizations import DataParametrization, DirectParametrization, Parametrization
 
-NumClasses = int | Sequence[int] | Int[np.ndarray, "..."]
+NumClasses = int | Sequence[int] | Int[np.ndarray, "..."] | Int[Tensor, "..."]
 """The number of classes of all variables, or of each."""
+
+AnyShape = int | Sequence[int] | Int[np.ndarray, "..."] | np.integer[Any]
+"""The number of variables of an item, or the sizes of its axes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +59,8 @@ class OwnConfig:
     """Minimum logarithm of the scale of a mixture's logistics."""
 
     def __post_init__(self) -> None:
-        most = max(self.num_classes)
-        if min(self.num_classes) < 1 or most < 2:
+        most = max(self.num_classes, default=0)
+        if most < 2 or min(self.num_classes) < 1:
             raise UsageError(f"every variable needs a class, and some variable two; got {self.num_classes}")
         if not self.shape or min(self.shape) < 1:
             raise UsageError(f"an item's shape has axes of at least 1, got {self.shape}")
@@ -90,7 +93,7 @@ class OwnConfig:
 def order_agnostic(
     network: nn.Module,
     num_classes: NumClasses,
-    shape: Shape | int,
+    shape: AnyShape,
     *,
     parametrization: ParametrizationName = "data",
     num_components: int = 10,
@@ -128,7 +131,7 @@ def upscale(
     network: nn.Module,
     num_classes: NumClasses,
     base: int,
-    shape: Shape | int,
+    shape: AnyShape,
     *,
     parametrization: ParametrizationName = "direct",
 ) -> Model:
@@ -154,7 +157,7 @@ def upscale(
 def model_around(network: nn.Module, config: OwnConfig) -> Model:
     """The model of a configuration around a network."""
     if not isinstance(network, nn.Module):
-        raise UsageError(f"a network is a torch.nn.Module, got {type(network).__name__}")
+        raise UsageError(f"a network is a torch.nn.Module, got {type(network).__name__}{_advice(network)}")
     parametrization, counts = _parametrization(config), np.array(config.num_classes)
     device = next((p.device for p in network.parameters()), torch.device("cpu"))
     if counts.min() < counts.max():
@@ -173,9 +176,20 @@ def _parametrization(config: OwnConfig) -> Parametrization:
     return MIXTURES[config.parametrization](depth, config.num_components, config.min_log_scale)
 
 
-def _axes(shape: Shape | int) -> Shape:
-    return (shape,) if isinstance(shape, int) else tuple(int(size) for size in shape)
+def _advice(network: Any) -> str:
+    return "; call the class to make one" if isinstance(network, type) else ""
+
+
+def _axes(shape: AnyShape) -> Shape:
+    return tuple(_integers(shape, "an item's shape"))
 
 
 def _counts(num_classes: NumClasses) -> tuple[int, ...]:
-    return tuple(np.asarray(num_classes, dtype=np.int64).ravel().tolist())
+    return tuple(_integers(num_classes, "num_classes"))
+
+
+def _integers(values: Any, name: str) -> list[int]:
+    array = as_array(values)
+    if array.size and array.dtype.kind not in "iu":
+        raise UsageError(f"{name} must be a whole number or several, got {array.dtype}")
+    return array.ravel().tolist()

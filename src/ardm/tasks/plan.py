@@ -85,8 +85,8 @@ def monotone_losses(profile: Profile, method: Smoothing = "smooth") -> Losses:
     """The losses of a profile made monotone; a UsageError unless every stage has been measured."""
     if not is_measured(profile):
         raise UsageError(
-            "nothing to plan from: training was stopped before its losses were measured; "
-            "continue it with `ardm train --resume`, or choose a cosine or uniform schedule"
+            "nothing to plan from: this model's losses have not been measured; continue its training with "
+            "`ardm train --resume` or `ardm.fit`, or choose a cosine or uniform schedule"
         )
     return monotone(profile.bits.cpu().numpy(), profile.counts.cpu().numpy(), method=method)
 
@@ -148,5 +148,12 @@ def make_orders(
         num_variables = int(np.prod(shape))
         return random_stage_orders(num_items, schedule.num_stages, num_variables, generator), schedule
     choice = OrderChoice(name=order) if isinstance(order, str) else order
-    orders, schedule = orders_and_schedule(choice, shape, schedule)
+    orders, schedule = orders_and_schedule(choice, _line_or_image(shape), schedule)
     return torch.from_numpy(orders).to(generator.device).expand(num_items, -1, -1), schedule
+
+
+def _line_or_image(shape: Shape) -> Shape:
+    """The shape that orders take for items of any: two axes are an image of one channel, four or more a line."""
+    if len(shape) == 2:
+        return (*shape, 1)
+    return shape if len(shape) in (1, 3) else (int(np.prod(shape)),)
