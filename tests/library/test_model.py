@@ -15,9 +15,9 @@ from tiny_exact import tiny_exact
 
 import ardm
 from ardm.checkpoint import save_model
+from ardm.conditionals import conditional_bits
 from ardm.errors import DataError, UsageError
 from ardm.library.items import items_of
-from ardm.likelihood import conditional_bits
 from ardm.objective import sample_step_loss
 from ardm.orders import NAMED_ORDERS
 from ardm.schedule import uniform_schedule
@@ -135,7 +135,7 @@ def chunk_bits(model, piece, target, given):
     classes[0, : len(piece)] = torch.from_numpy(model.items.alphabet.encode(piece.encode()).astype(np.int64))
     place = torch.arange(16)
     target, given = (sum((place >= a) & (place < b) for a, b in ranges).bool() for ranges in (target, given))
-    return conditional_bits(model.ardm, classes, target, given, place).item()
+    return conditional_bits(model.ardm, classes, target, given, place).bits.item()
 
 
 def test_a_long_text_costs_the_sum_of_its_windows():
