@@ -39,7 +39,7 @@ def test_the_plan_of_a_model_builds_no_network(kind, tmp_path, capsys, monkeypat
 
     for name in ("build_model", "build_exact_core", "build_parametrization"):
         monkeypatch.setattr(f"ardm.checkpoint.{name}", refuse)
-    expected = plan(planning_losses(trained.profile, trained.model.num_variables), 8)
+    expected = plan(planning_losses(LoadedModel(trained=trained, runtime=Runtime.choose("cpu"))), 8)
     found = json.loads(output(capsys, ["plan", str(path), "--calls", "8", "--json"]))
     assert found["starts"] == [list(starts) for starts in expected.schedule.starts]
     assert found["bits"] == expected.bits
@@ -64,7 +64,7 @@ def test_losses_that_were_not_measured_are_refused():
 
 def test_schedules_are_those_of_their_kind():
     loaded = LoadedModel(trained=with_profile(tiny_exact("text")), runtime=Runtime.choose("cpu"))
-    losses = planning_losses(loaded.profile, 16)
+    losses = planning_losses(loaded)
     assert make_schedule(loaded) == full_schedule(16)
     assert make_schedule(loaded, None, "planned", 3, 9) == full_schedule(9, first_step=3)
     assert make_schedule(loaded, 5) == plan(losses, 5).schedule
