@@ -398,8 +398,9 @@ class Model(nn.Module):
 
         >>> import ardm
         >>> model = ardm.load("text")
-        >>> model.table("the c_t")[0].argmax(), model.table("the c_t").shape
-        (1, (1, 27))
+        >>> table = model.table("the c_t")
+        >>> table.shape, model.items.alphabet.characters[table[0].argmax()]  # the city
+        ((1, 27), 'i')
         """
         gaps = self.items.gaps(item, mask)
         model = self.for_shape(gaps.shape)
