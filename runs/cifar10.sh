@@ -1,5 +1,5 @@
 #!/bin/sh
-# The README's CIFAR-10 tables, on one NVIDIA H200: sh runs/cifar10.sh DATA OUT IMAGE
+# The CIFAR-10 tables of docs/results.md, on one NVIDIA H200: sh runs/cifar10.sh DATA OUT IMAGE
 # DATA holds cifar-10-batches-bin, IMAGE is one of 32 x 32 pixels to inpaint. About 25 minutes.
 set -eu
 data=$1

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The README's SC09 tables, on one NVIDIA H200: sh runs/sc09.sh DATA OUT
+# The SC09 tables of docs/results.md, on one NVIDIA H200: sh runs/sc09.sh DATA OUT
 # DATA holds speech_commands. About 40 minutes, and as long again on a CPU for the last command.
 set -eu
 data=$1

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The README's text8 tables, on one NVIDIA H200: sh runs/text8.sh DATA OUT
+# The text8 tables of docs/results.md, on one NVIDIA H200: sh runs/text8.sh DATA OUT
 # DATA holds the text8 file. 25 minutes for each preset, about 3 for the tables.
 set -eu
 data=$1

@@ -1,3 +1,3 @@
 """The version of the package; pyproject.toml repeats it, and every model file states it."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -7,11 +7,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 import numpy as np
 import pytest
-from documents import README, ROOT, all_blocks, blocks, commands, run, spans
+from documents import README, ROOT, all_blocks, blocks, command_names, commands, run, spans
 from PIL import Image
 from tiny import TEXT
 
@@ -19,10 +19,15 @@ import ardm
 from ardm import pretrained
 from ardm.cli.main import parse
 from ardm.errors import UsageError
+from ardm.library import model as model_module
 
+NOT_CHECKED = {"LOG.md", "format.md", "network.md"}
+"""The log tells what was; the formats hold no commands."""
 DOCUMENTS = [
     README,
-    *(ROOT / "docs" / name for name in ("index.md", "tutorial.md", "serve.md", "scale.md", "architecture.md")),
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *(path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in NOT_CHECKED),
     *sorted((ROOT / "docs" / "api").glob("*.md")),
     *(path.with_suffix(pretrained.CARD_SUFFIX) for path in pretrained.bundled_models().values()),
 ]
@@ -45,10 +50,10 @@ def test_the_commands_can_be_given(document):
 def test_the_commands_inside_lines_exist(document):
     """What is left out of them is known from the text, but what they do say must be right."""
     for span in spans(document):
-        if span.startswith("ardm ") and span != "ardm --help":
+        if span.startswith("ardm ") and not span.endswith("--help"):
             (arguments,) = commands(span.removeprefix("ardm ").replace("PRESET", "text8"))
             complaint = complaint_about(arguments)
-            assert not complaint or complaint.startswith("Missing from"), span
+            assert not complaint or complaint.startswith("Missing"), span
             assert "Unrecognized" not in complaint, span
 
 
@@ -65,10 +70,24 @@ def test_links_lead_to_files():
             assert is_found or target in MADE_WITH_THE_SITE, f"{document.name}: {target}"
 
 
+def test_links_to_sections_lead_to_headings():
+    """The site checks its own; those of the README and of files in the root are checked here."""
+    for document in DOCUMENTS[:3]:
+        for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]*)\)", document.read_text(encoding="utf-8")):
+            page = document.parent / target if target else document
+            assert anchor in headings(page), f"{document.name}: {target}#{anchor}"
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub and the site make them."""
+    titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\s-]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
 def test_paths_in_code_lead_to_files():
     """Paths from the root of the repository; the log tells what was, and patterns and runs/out may match nothing."""
     for document in DOCUMENTS:
-        text = "" if document.name == "LOG.md" else document.read_text(encoding="utf-8")
+        text = document.read_text(encoding="utf-8")
         for path in re.findall(r"`((?:docs|examples|runs|src|tests|tools)/[\w./-]+)`", text):
             assert path.startswith("runs/out") or (ROOT / path).exists(), f"{document.name}: {path}"
 
@@ -99,6 +118,10 @@ def test_the_site_builds(tmp_path):
     assert 'id="ardm.bound"' in page
     assert "&gt;&gt;&gt;" in page
     assert "<blockquote>" not in page
+    model = (tmp_path / "api" / "model" / "index.html").read_text(encoding="utf-8")
+    assert 'id="ardm.Model.infill"' in model
+    for copied in ("models/text", "contributing", "changelog"):
+        assert (tmp_path / copied / "index.html").exists()
     report = (tmp_path / "comparisons" / "report" / "index.html").read_text(encoding="utf-8")
     assert "OA-ARDM" in report
     assert (tmp_path / "comparisons" / "loss-text8-oa.png").exists()
@@ -112,12 +135,26 @@ def test_the_plan_of_larger_runs_is_up_to_date():
 
 def test_every_public_name_is_on_a_page():
     shown = re.findall(r"^::: ardm\.(\S+)$", "\n".join(page.read_text(encoding="utf-8") for page in pages()), re.M)
-    assert {*shown} >= {*ardm.__all__} - {"__version__"}
+    assert {*shown} >= {name for name in ardm.__all__ if isinstance(getattr(ardm, name), type | FunctionType)}
     assert len({*shown}) == len(shown)
 
 
+@pytest.mark.parametrize("page", ["index.md", "library.md", "own-networks.md"])
+def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("photo.png").write_bytes((ROOT / "examples" / "cat.png").read_bytes())
+    exec(compile("".join(blocks(ROOT / "docs" / page, "python")), page, "exec"), {})
+
+
+def test_pages_with_examples_are_run():
+    having = {
+        document.name for document in DOCUMENTS if document.parent == ROOT / "docs" and blocks(document, "python")
+    }
+    assert having == {"index.md", "library.md", "own-networks.md", "tutorial.md"}
+
+
 def pages() -> list[Path]:
-    """The pages about the library, in the order of the site."""
+    """The pages of the reference, in the order of the site."""
     names = re.findall(r"api/\w+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     assert {ROOT / "docs" / name for name in names} == {*(ROOT / "docs" / "api").glob("*.md")}
     return [ROOT / "docs" / name for name in names]
@@ -135,6 +172,21 @@ def test_the_examples_of_the_library_run(tmp_path, monkeypatch, capsys):
     examples = [code for page in pages() for code in blocks(page, "python")]
     exec(compile("".join(examples), "docs/api", "exec"), {})
     assert "damaged" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_the_table_of_verbs_agrees_with_the_code():
+    rows = table(ROOT / "docs" / "library.md", "| command | method | function |")
+    assert "infill" in " ".join(command for command, *_ in rows)
+    promised = {
+        (command, name) for command, methods, *_ in rows_of(model_module.__doc__ or "") for name in called(methods)
+    }
+    for command, methods, functions, _ in rows:
+        assert not command or command.strip("`").removeprefix("ardm ") in command_names(), command
+        assert {(command, name) for name in called(methods)} <= promised, command
+        for name in called(methods):
+            assert callable(getattr(ardm.Model, name)), name
+        for name in called(functions):
+            assert callable(getattr(ardm, name)), name
 
 
 def test_the_tutorial_runs(tmp_path, monkeypatch):
@@ -157,6 +209,23 @@ def write_ships() -> None:
     pixels = np.arange(27 * 3072).reshape(27, -1) // 100 % 256
     Path("cifar-10-batches-bin").mkdir()
     np.column_stack([labels, pixels]).astype(np.uint8).tofile("cifar-10-batches-bin/test_batch.bin")
+
+
+def table(page: Path, header: str) -> list[list[str]]:
+    """The cells of the table of a page whose header begins like this."""
+    return rows_of(page.read_text(encoding="utf-8").split(header)[1].split("\n\n")[0])
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """The cells of the rows of a Markdown table, below its ruler."""
+    lines = [line for line in text.splitlines()[1:] if line.startswith("|")]
+    ruler = next(number for number, line in enumerate(lines) if set(line) <= set("|- "))
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[ruler + 1 :]]
+
+
+def called(cell: str) -> set[str]:
+    """The names that a cell gives behind a dot: of methods of a model, or of functions of the package."""
+    return {*re.findall(r"`(?:model|ardm)\.(\w+)", cell)}
 
 
 def complaint_about(arguments: list[str]) -> str:

@@ -5,8 +5,9 @@ import shlex
 from glob import glob
 from itertools import pairwise
 from pathlib import Path
+from typing import get_args
 
-from ardm.cli.main import main
+from ardm.cli.main import Command, main
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -41,6 +42,11 @@ def commands(block: str) -> list[list[str]]:
     """The words of each command of a block of shell, without comments."""
     lines = block.replace("\\\n", " ").splitlines()
     return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def command_names() -> list[str]:
+    """The names of all commands, in the order of `ardm --help`."""
+    return [subcommand.name for kind in get_args(Command) for subcommand in kind.__metadata__]
 
 
 def run(words: list[str]) -> None:

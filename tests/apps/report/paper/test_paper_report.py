@@ -582,7 +582,7 @@ def test_ardm_is_run_as_a_program(capfd):
 
 def test_what_ardm_writes_can_be_read(tmp_path, capsys):
     """Chains, profiles and numbers as the commands write them."""
-    from test_readme import write_images, write_texts
+    from test_command_line import write_images, write_texts
 
     folders = {"text": tmp_path / "text8-oa", "images": tmp_path / "cifar10-oa"}
     with pytest.MonkeyPatch.context() as patch:
