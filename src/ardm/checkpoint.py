@@ -61,7 +61,7 @@ class ExactPart:
     """Hash of everything that decoding depends on."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Trained:
     """Facts about a trained model of any method."""
 
@@ -78,14 +78,17 @@ class Trained:
     """Hash by which the training data are recognised, so that only their test split is scored."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class TrainedBaseline(Trained):
     """A trained model of another method, for comparison."""
 
     model: Baseline
 
+    def __repr__(self) -> str:
+        return _in_one_line(self)
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class TrainedModel(Trained):
     """A trained ARDM."""
 
@@ -101,8 +104,34 @@ class TrainedModel(Trained):
             return self
         return replace(self, model=ARDM(self.model.network, self.model.parametrization, shape))
 
+    def __repr__(self) -> str:
+        return _in_one_line(self)
+
 
 AnyTrained = TrainedModel | TrainedBaseline
+
+
+def num_parameters(trained: AnyTrained) -> int:
+    """The number of weights, or of an exact model's integers.
+
+    >>> from ardm import checkpoint, load_model, pretrained
+    >>> checkpoint.num_parameters(load_model(pretrained.bundled_models()["text"]))
+    9001138
+    """
+    exact = trained.exact if isinstance(trained, TrainedModel) else None
+    tensors = trained.model.parameters() if exact is None else exact.network.state_dict().values()
+    return sum(tensor.numel() for tensor in tensors)
+
+
+def _in_one_line(trained: AnyTrained) -> str:
+    config, model = trained.config, trained.model
+    words = [config.data.medium, config.method.name, f"{num_parameters(trained):,} parameters", f"shape {model.shape}"]
+    words += [f"{model.num_classes} classes"]
+    if isinstance(trained, TrainedModel):
+        words += [f"{model.num_stages} stage{'s' * (model.num_stages > 1)}"]
+    words += [f"step {trained.step} of {config.train.steps} on {trained.data_title}"]
+    words += ["exact" if isinstance(trained, TrainedModel) and trained.exact is not None else "not exact"]
+    return f"<{type(trained).__name__}: {', '.join(words)}>"
 
 
 def save_model(path: Path, trained: AnyTrained) -> None:

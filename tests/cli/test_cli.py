@@ -138,6 +138,33 @@ def test_chain_shows_the_text_being_filled_in(run, capsys):
     assert rows[-1].startswith("call   16  ")
 
 
+@pytest.mark.parametrize(("calls", "shown"), [(1, [1]), (6, [1, 2, 3, 4, 5, 6]), (9, [1, 3, 5, 7, 9])])
+def test_a_chain_of_few_calls_shows_every_state(run, capsys, calls, shown):
+    flags = ["sample", str(run / "run"), "--chain", "--calls", str(calls), "--schedule", "uniform"]
+    assert [int(row[4:9]) for row in output(capsys, flags).splitlines()] == shown
+    told = json.loads(output(capsys, [*flags, "--json"]))
+    assert told["state_calls"] == shown
+    assert len(told["chains"][0]) == len(shown)
+
+
+def test_a_text_shorter_than_an_item_is_scored_by_itself(run, capsys, tmp_path):
+    (tmp_path / "short.txt").write_text("the cat")
+    base = ["eval", str(run / "run"), str(tmp_path / "short.txt")]
+    shown = output(capsys, base)
+    assert "7 characters of short.txt, shorter than an item of 16" in shown
+    for flags, estimator in (
+        (["--passes", "3"], "bound, mean over 3 random orders, one variable per call, the other variables hidden"),
+        (["--order", "raster"], "exact, raster order, one variable per call, the other variables hidden"),
+        (["--order", "strands", "--calls", "2"], "exact, strands order, 2 calls, the other variables hidden"),
+        (["--calls", "3"], "bound, mean over 1 random order, planned schedule, 3 calls, the other variables hidden"),
+    ):
+        told = json.loads(output(capsys, [*base, *flags, "--json"]))
+        assert (told["estimator"], told["variables_per_item"], told["num_items"]) == (estimator, 7, 1)
+        assert 0 < told["bits_per_dim"] < 8
+    assert "scores items of fewer variables" in fails(capsys, [*base, "--diffusion-steps", "3"])[1]
+    assert "measured on whole items" in fails(capsys, [*base, "--profile", str(tmp_path / "p.npy")])[1]
+
+
 def test_infill_keeps_what_is_given(run, capsys, tmp_path):
     base = ["infill", str(run / "run")]
     filled = output(capsys, [*base, "the __t s_t on", "-n", "4"]).splitlines()
@@ -426,7 +453,7 @@ def bad_files(folder: Path, run: Path) -> dict[str, list[str]]:
         "too few for an item of 16": [*train, "short.txt"],
         "there is no text8 file": ["train", "text8-small", "--out", str(folder / "new"), "--data", "mixed"],
         "character 'M' at position 19": [*evaluate, "unknown.txt"],
-        "has 7 characters, too few": [*evaluate, "short.txt"],
+        "has 0 characters, too few": [*evaluate, "short.txt", "--split", "test"],
         "cut.safetensors is damaged": ["eval", "cut.safetensors", "short.txt"],
         "not one of ardm's": ["sample", "foreign.safetensors"],
         "there is no model at": ["sample", "nowhere"],

@@ -37,7 +37,8 @@ class Evaluate:
 
     By default this is the bound over random orders; with --order, the exact bits in that order; with --calls, those of
     a schedule of this many calls; with --diffusion-steps, the bound of a D3PM. A baseline is scored by its own method:
-    the bound of its diffusion steps, the bits in its order, or their mean over random orders.
+    the bound of its diffusion steps, the bits in its order, or their mean over random orders. A text shorter than an
+    item is scored with the rest of the item hidden, in as many random orders as there are passes or in --order.
     """
 
     model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
@@ -95,13 +96,15 @@ class Evaluate:
         loaded = load_any(self.model, runtime)
         scored, trained = self._scored(loaded), loaded.trained
         x, title = items_to_score(trained, self.data, self.split, self.items)
+        if self.profile is not None and x.shape[1] < trained.model.num_variables:
+            raise UsageError("--profile is measured on whole items, and this text is shorter: leave it out")
         estimate = self._estimate(scored, x)
         if not runtime.team.is_first:
             return
         if self.profile is not None and isinstance(estimate, Bound):
             write_profile(self.profile, estimate.profile)
         if self.json:
-            record = estimate.to_dict() | {"data": title, "seed": self.seed}
+            record = estimate.to_dict() | {"variables_per_item": x.shape[1], "data": title, "seed": self.seed}
             facts = {"model": facts_of(trained), "hardware": hardware(runtime.device)}
             write_output(self.output, to_json(record | facts))
             return
@@ -130,11 +133,13 @@ class Evaluate:
         from ardm.tasks.score import ScoreOptions, score
 
         options = ScoreOptions(num_passes=self.passes, batch_size=self.batch_size, seed=self.seed)
-        if isinstance(loaded, LoadedBaseline) or (self.order == "random" and self.calls is None):
+        num_variables = x.shape[1]
+        is_whole = num_variables == loaded.trained.model.num_variables
+        if isinstance(loaded, LoadedBaseline) or (self.order == "random" and self.calls is None and is_whole):
             with progress("bits" if isinstance(loaded, LoadedBaseline) else "bound", self.passes * len(x)) as advance:
                 return score(loaded, x, options=replace(options, on_batch=advance))
         require_calls(self.calls, loaded.ardm.num_stages)
-        schedule = make_schedule(loaded.trained, self.calls, self.schedule)
+        schedule = make_schedule(loaded.trained, self.calls, self.schedule, last_step=num_variables)
         kind = "" if self.order == "strands" else f"{self.schedule} schedule, "
         words = "one variable per call" if self.calls is None else f"{kind}{schedule.num_calls} calls"
         with progress("calls", schedule.num_calls * len(loaded.runtime.team.share_of(len(x)))) as advance:

@@ -65,9 +65,13 @@ class SamplerFlags:
                 advice = "give a name that ends in .json, or leave out --json"
                 raise UsageError(f"--json writes JSON: {advice}; got {self.output.name}")
 
-    def check_output(self, medium: "Medium") -> None:
-        """Raise a UsageError if this many items and states cannot be written to the output."""
-        medium.check_output(self.output, self.n * (medium.num_states if self.chain else 1), as_json=self.json)
+    def check_output(self, medium: "Medium", num_calls: int) -> int:
+        """The number of states to show of each item; a UsageError if they cannot be written to the output."""
+        from ardm.tasks.draw import states_to_show
+
+        num_states = states_to_show(num_calls, medium.num_states) if self.chain else 1
+        medium.check_output(self.output, self.n * num_states, as_json=self.json)
+        return num_states
 
     def run(self) -> None:
         """Sample and write, alone or in several processes that share the batches."""
@@ -108,6 +112,7 @@ class SamplerFlags:
         from ardm.media.medium import Samples
         from ardm.tasks.draw import DrawOptions
 
+        num_states = self.check_output(medium, num_calls)
         num_batches = -(-self.n // self.batch_size)
         with progress("sampling", num_calls * len(runtime.team.share_of(num_batches))) as advance:
             options = DrawOptions(
@@ -117,7 +122,7 @@ class SamplerFlags:
                 top_p=self.top_p,
                 batch_size=self.batch_size,
                 seed=self.seed,
-                num_states=medium.num_states if self.chain else 1,
+                num_states=num_states,
                 on_call=partial(advance, 1),
             )
             drawn = draw(options)
@@ -142,7 +147,6 @@ class Sample(SamplerFlags):
 
         loaded = load_any(self.model, runtime)
         medium = medium_of(loaded.trained)
-        self.check_output(medium)
         if isinstance(loaded, LoadedBaseline):
             self._draw_baseline(loaded, medium)
         else:
@@ -185,7 +189,6 @@ class Infill(SamplerFlags):
 
         loaded = load(self.model, runtime)
         medium = medium_of(loaded.trained)
-        self.check_output(medium)
         inputs = [Path(source).absolute() for source in (self.input, self.mask) if source is not None]
         if self.output is not None and self.output.absolute() in inputs:
             raise UsageError(f"{self.output} is the input or the mask itself; write to another file")

@@ -12,8 +12,11 @@ from torch import Tensor
 from ardm.baselines import methods
 from ardm.checkpoint import AnyTrained
 from ardm.data.corpus import spread
-from ardm.likelihood import Estimate, bound, exact_bits, mean_bits, schedule_bits_bound, variable_bits
+from ardm.data.text import TextCorpus
+from ardm.errors import UsageError
+from ardm.likelihood import ALONE, Estimate, Processes, bound, exact_bits, mean_bits, schedule_bits_bound, variable_bits
 from ardm.media import medium_of
+from ardm.model import ARDM
 from ardm.names import Split
 from ardm.schedule import Schedule
 from ardm.tasks.draw import States
@@ -49,6 +52,7 @@ def score(
     In random orders this is a bound; without a schedule it is estimated from single steps and has the measured profile.
     In any other order it is exact, by default with one variable per call. A baseline has its own way to score items,
     which ignores schedule and order. The estimate names the schedule by its number of calls, or by `words`.
+    Items shorter than the model's are scored as marginals by a model of one stage: see `marginal_bits`.
 
     >>> import ardm, torch
     >>> from ardm.tasks.load import load
@@ -60,6 +64,8 @@ def score(
     runtime = loaded.runtime
     x, generator = x.to(runtime.device), torch.Generator(runtime.device).manual_seed(options.seed)
     how: Any = {"batch_size": options.batch_size, "on_batch": options.on_batch, "team": runtime.team}
+    if x.shape[1] < loaded.trained.model.num_variables:
+        return _score_marginals(loaded, x, schedule, order, words, generator, options)
     with runtime.autocast():
         if isinstance(loaded, LoadedBaseline):
             return methods.score(loaded.trained.model, x, generator, num_passes=options.num_passes, **how)
@@ -74,6 +80,70 @@ def score(
             bits, name = exact_bits(model, x, orders, schedule, **how), f"exact, {order} order"
         name = f"{name}, {words or f'{schedule.num_calls} calls'}"
         return mean_bits(bits, model.num_variables, name, is_exact=order != "random")
+
+
+def _score_marginals(
+    loaded: LoadedModel | LoadedBaseline,
+    x: Int[Tensor, "N n"],
+    schedule: Schedule | None,
+    order: str,
+    words: str | None,
+    generator: torch.Generator,
+    options: ScoreOptions,
+) -> Estimate:
+    """The estimate of `score` for items shorter than the model's."""
+    (num_items, num_variables), is_random = x.shape, order == "random"
+    if isinstance(loaded, LoadedBaseline) or loaded.ardm.num_stages > 1:
+        raise UsageError(
+            f"only an order-agnostic ARDM scores items of fewer variables than its own: got {num_variables}, "
+            f"expected {loaded.trained.model.num_variables}"
+        )
+    schedule = schedule or make_schedule(loaded.trained, last_step=num_variables)
+    num_draws = options.num_passes if is_random else 1
+    orders, schedule = make_orders(order, schedule, num_draws * num_items, (num_variables,), generator)
+    with loaded.runtime.autocast():
+        bits = marginal_bits(
+            loaded.ardm,
+            x.repeat(num_draws, 1),
+            orders,
+            schedule,
+            batch_size=options.batch_size,
+            on_batch=options.on_batch,
+            team=loaded.runtime.team,
+        )
+    calls = words or f"{schedule.num_calls} calls"
+    drawn = f"mean over {num_draws} random order{'s' * (num_draws > 1)}" if is_random else f"exact, {order} order"
+    name = f"{'bound, ' * is_random}{drawn}, {calls}, the other variables hidden"
+    return mean_bits(bits.view(num_draws, num_items).mean(0), num_variables, name, is_exact=not is_random)
+
+
+def marginal_bits(
+    model: ARDM,
+    x: Int[Tensor, "N n"],
+    orders: Int[Tensor, "N 1 n"],
+    schedule: Schedule,
+    *,
+    batch_size: int = 64,
+    on_batch: Callable[[int], None] = lambda count: None,
+    team: Processes = ALONE,
+) -> Float[Tensor, "N"]:
+    """-log2 p of the first n variables of each item, exact for its order of them; the others stay hidden.
+
+    The schedule has n steps. With orders drawn at random, the mean over them estimates the bound on the bits of the
+    mixture over all orders, without bias. The model must have one stage (see `likelihood.conditional_bits`).
+
+    >>> import ardm, torch
+    >>> from ardm.tasks.load import load
+    >>> from ardm.tasks.score import marginal_bits
+    >>> model, x = load("text").ardm, torch.zeros(1, 3, dtype=torch.int64)
+    >>> bits = marginal_bits(model, x, torch.arange(3).view(1, 1, 3), ardm.full_schedule(3))
+    >>> bits.shape, bool(bits > 0)
+    (torch.Size([1]), True)
+    """
+    absent = torch.arange(x.shape[1], model.num_variables, device=x.device).expand(len(x), 1, -1)
+    whole = torch.cat([x, x.new_zeros(absent.shape)[:, 0]], dim=1)
+    how: Any = {"batch_size": batch_size, "on_batch": on_batch, "team": team}
+    return exact_bits(model, whole, torch.cat([orders, absent], dim=2), schedule, **how)
 
 
 def bits_by_variable(
@@ -96,12 +166,16 @@ def items_to_score(
     """Items to score, spread evenly over a split, and a title that says which they are.
 
     Without `split`, they come from the test split of a published data set or of the data that the model was trained
-    on, and from all of any other data. A single image or sound has no splits; a text is split by position.
+    on, and from all of any other data. A single image or sound has no splits; a text is split by position. A text that
+    is shorter than an item is one item of its own length, for `score` to score as a marginal.
     """
     corpus = medium_of(trained).corpus(path)
     if split is None:
         seen = (trained.data_fingerprint, *trained.config.initial_data)
         split = "test" if corpus.is_published or corpus.fingerprint in seen else "all"
+    if split == "all" and isinstance(corpus, TextCorpus) and len(corpus.classes) < trained.model.num_variables:
+        short = f"{corpus.title}, shorter than an item of {trained.model.num_variables}"
+        return torch.from_numpy(corpus.classes.astype("int64"))[None], f"{len(corpus.classes)} characters of {short}"
     items = corpus.items(split, trained.model.shape)
     count = len(items) if limit is None else min(limit, len(items))
     is_one_file = path.is_file() and trained.config.data.medium != "text"
