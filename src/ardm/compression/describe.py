@@ -179,7 +179,8 @@ def _model_facts(trained: AnyTrained) -> dict[str, Any]:
     if config.method.is_diffusion:
         facts["diffusion_steps"] = config.method.num_steps
     if isinstance(trained, TrainedModel):
-        facts |= {"stages": model.num_stages, "profile_observations": int(trained.profile.counts.sum())}
+        facts |= {"stages": model.num_stages, "profile": trained.profile_source}
+        facts |= {"profile_observations": int(trained.profile.counts.sum())}
     if trained.alphabet is not None:
         facts["alphabet"] = trained.alphabet.characters
     if trained.sample_rate is not None:
