@@ -18,6 +18,7 @@ from ardm.cli.common import (
     progress,
     require_calls,
     require_positive,
+    warn_about_profile,
 )
 from ardm.errors import UsageError
 from ardm.names import ScheduleKind, Split
@@ -139,6 +140,8 @@ class Evaluate:
             with progress("bits" if isinstance(loaded, LoadedBaseline) else "bound", self.passes * len(x)) as advance:
                 return score(loaded, x, options=replace(options, on_batch=advance))
         require_calls(self.calls, loaded.ardm.num_stages)
+        if self.calls is not None and self.schedule == "planned" and self.order != "strands":
+            warn_about_profile(loaded)
         schedule = make_schedule(loaded.trained, self.calls, self.schedule, last_step=num_variables)
         kind = "" if self.order == "strands" else f"{self.schedule} schedule, "
         words = "one variable per call" if self.calls is None else f"{kind}{schedule.num_calls} calls"

@@ -85,8 +85,8 @@ def parse(arguments: list[str]) -> Any:
     except SystemExit as stop:
         if not stop.code:
             raise
-        said = several_files(name, arguments) or in_flags(one_line(complaint.getvalue(), name, arguments))
-        raise UsageError(said) from None
+        several = several_files(name, arguments)
+        raise UsageError(several or in_flags(one_line(complaint.getvalue(), name, arguments))) from None
     except ValueError as error:  # a configuration that makes no sense
         raise UsageError(in_flags(str(error))) from None
     if unknown:

@@ -56,7 +56,7 @@ class ReportCalls:
         from ardm.apps.report.calls import CallsReport, markdown
         from ardm.media import medium_of
         from ardm.tasks.load import load
-        from ardm.tasks.plan import planning_losses
+        from ardm.tasks.plan import planning_losses, profile_warning
         from ardm.tasks.score import ScoreOptions, items_to_score
 
         loaded = load(self.model, self.device)
@@ -76,10 +76,17 @@ class ReportCalls:
             singles = report.orders(orders)
             rows = report.budgets(budgets, self.schedules, self.planned_in)
         if self.json:
-            tables = {"data": title, "orders": [r.to_dict() for r in singles], "budgets": [r.to_dict() for r in rows]}
+            tables = {
+                "data": title,
+                "profile": trained.profile_source,
+                "orders": [r.to_dict() for r in singles],
+                "budgets": [r.to_dict() for r in rows],
+            }
             write_output(self.output, to_json(tables))
             return
+        warning = profile_warning(trained.profile_source)
         heading = f"{title}; {trained.config.preset} at step {trained.step}, seed {self.seed}\n\n"
+        heading += f"Planned schedules may not be the best: {warning}.\n\n" if warning else ""
         write_output(self.output, (heading + markdown(singles, rows, medium.unit)).encode())
 
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ardm.cli.common import Device, Order, OutputPath, Seed, progress, require_calls, require_positive
+from ardm.cli.common import (
+    Device,
+    Order,
+    OutputPath,
+    Seed,
+    progress,
+    require_calls,
+    require_positive,
+    warn_about_profile,
+)
 from ardm.errors import UsageError
 from ardm.names import ScheduleKind
 
@@ -95,6 +104,8 @@ class SamplerFlags:
 
         model = loaded.ardm
         require_calls(self.calls, model.num_stages)
+        if self.calls is not None and self.schedule == "planned":
+            warn_about_profile(loaded)
         steps = () if gaps is None else gaps.steps(model.num_stages)
         schedule = make_schedule(loaded.trained, self.calls, self.schedule, *steps)
         verb = partial(draw, loaded, schedule) if gaps is None else partial(fill, loaded, gaps, schedule)

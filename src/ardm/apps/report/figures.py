@@ -23,10 +23,15 @@ SMOOTH_STAIRS = 400
 """Maximum number of stairs of a measured profile: few, so that each averages over many observations."""
 
 
-def draw_plan(losses: Float[np.ndarray, "S D"], plan: Plan, path: Path) -> None:
-    """Draw the paper's Figure 3: the loss of each step, with one call per step and with calls that steps share."""
+def draw_plan(losses: Float[np.ndarray, "S D"], plan: Plan, path: Path, warning: str = "") -> None:
+    """Draw the paper's Figure 3: the loss of each step, with one call per step and with calls that steps share.
+
+    A warning is written above the picture.
+    """
     check_image_path(path)
     figure = new_figure(8.0, 3.5)
+    if warning:
+        figure.suptitle(warning, fontsize="medium", color="firebrick")
     num_stages, num_steps = losses.shape
     edges = stair_edges(num_stages, num_steps)
     left, right = figure.subplots(1, 2, sharey=True)
