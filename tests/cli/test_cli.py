@@ -501,6 +501,31 @@ def test_a_run_that_was_stopped_early_says_why_it_cannot_plan(run, capsys, tmp_p
     assert output(capsys, ["sample", str(tmp_path / "run"), "--calls", "8", "--schedule", "cosine"])
 
 
+def test_a_profile_that_was_not_measured_says_so_everywhere(run, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("ardm.train.loop.Loop.measure_stopped", lambda loop, on_profile: None)
+    monkeypatch.setattr("ardm.train.loop.Loop._must_measure", lambda loop: loop._trainer.step == 5)
+    where = ["--data", str(run / "text.txt"), "--out", str(tmp_path / "run"), "--minutes", "5"]
+    output(capsys, ["train", "text", *where, *SMALL])
+    average, out = "average during training", str(tmp_path / "run")
+    assert json.loads(output(capsys, ["info", out, "--json"]))["profile"] == average
+    assert average in output(capsys, ["info", out])
+    assert json.loads(output(capsys, ["plan", out, "--calls", "4", "--json"]))["profile"] == average
+    titles = []
+    monkeypatch.setattr("matplotlib.figure.Figure.suptitle", lambda figure, text, **how: titles.append(text))
+    assert average in output(capsys, ["plan", out, "--calls", "4", "-o", str(tmp_path / "p.png")])
+    assert average in titles[0]
+    assert average in output(capsys, ["export", out, "-o", str(tmp_path / "x.model"), "--calls", "4", "--items", "4"])
+    assert json.loads(output(capsys, ["info", str(tmp_path / "x.model"), "--json"]))["profile"] == average
+    for arguments in (["sample", out], ["eval", out, str(run / "text.txt")]):
+        assert main([*arguments, "--calls", "4"]) == 0
+        assert average in capsys.readouterr().err
+        assert main([*arguments, "--calls", "4", "--schedule", "uniform"]) == 0
+        assert average not in capsys.readouterr().err
+    told = json.loads(output(capsys, ["plan", str(run / "run"), "--calls", "4", "--json"]))
+    assert told["profile"] == "measured on held-out data"
+    assert "average" not in output(capsys, ["plan", str(run / "run"), "--calls", "4"])
+
+
 def test_images_that_are_trained_on_are_not_called_held_out():
     config = PRESETS["cifar10-paper"]()
     metrics = {"step": 3, "valid_bits": 2.5, "valid_half_width": 0.25}

@@ -224,7 +224,7 @@ class StepLines:
     bits: float | None = None
     """The last loss that was logged."""
     is_first: bool = True
-    since: float = field(default_factory=time.monotonic)
+    since: float = field(default_factory=lambda: time.monotonic())
     """Time of the last line, or of the start."""
 
     def after(self, step: int) -> str | None:

@@ -167,12 +167,13 @@ class Loop:
             self._team.barrier()
 
     def _must_measure(self) -> bool:
-        """Whether the time that is left is what measuring the profile takes."""
+        """Whether another step would take the time that measuring the profile needs."""
         if math.isinf(self._max_seconds) or self._trainer.step == 0:
             return False
+        seconds = self._clock.seconds()
         needed = stopped_draws(self._trainer) / self._losses_per_second()
         reserved = min(needed, max(STOP_SECONDS, RESERVED_SHARE * self._max_seconds))
-        return self._clock.seconds() + reserved > self._max_seconds
+        return seconds + seconds / self._trainer.step + reserved > self._max_seconds
 
     def _losses_per_second(self) -> float:
         """How many held-out losses can be measured in a second, by the speed of the training so far."""
