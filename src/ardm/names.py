@@ -16,4 +16,4 @@ ProfileSource = Literal[
 """What the losses of a model's profile are; only the first describes the model's own weights."""
 PROFILE_SOURCES: tuple[ProfileSource, ...] = get_args(ProfileSource)
 MEASURED, MEASURED_EARLIER, AVERAGED = PROFILE_SOURCES
-Scale = Literal["minutes", "paper"]
+Scale = Literal["minutes", "paper", "cpu"]

@@ -103,7 +103,8 @@ class ReportPaper:
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FOLDER")]
     """Folder to write the report to."""
     scale: Scale = "minutes"
-    """Which runs to report: those of minutes on one GPU, or those with the paper's own networks and steps."""
+    """Which runs to report: those of minutes on one GPU, those with the paper's own networks and steps, or small ones
+    of minutes on two CPU cores."""
     run_missing: bool = False
     """First train and measure what is missing, which takes hours at the minutes scale and weeks at the paper's."""
     only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[NAME ...]")] = ()
