@@ -650,7 +650,7 @@ def test_the_commands_that_were_run_are_shown_as_they_were(tmp_path, capsys, mon
     write(runs / run.name / "bits.json", {"bits_per_dim": 2.5} | ESTIMATE)
     output(capsys, ["report", "paper", str(runs), "-o", str(tmp_path / "out"), "--scale", "cpu"])
     text, folder = (tmp_path / "out" / "report.md").read_text(), f"'{runs}/{run.name}"
-    trained = f"ardm train text8-small --data {data} --out {folder}' --resume --steps 500 --method causal"
+    trained = f"ardm train text8-small --data {data} --out {folder}' --resume --kernel 1 --steps 500 --method causal"
     scored = f"ardm eval {folder}' {data} --items 200 --json -o {folder}/bits.json'"
     assert f"- `{trained}`; at the paper's scale `ardm train text8-paper --data DATA " in text
     assert f"| 2.500 ± 0.012 | 1.35 | `{scored}` |" in text
