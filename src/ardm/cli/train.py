@@ -244,7 +244,7 @@ def time_left(seconds: float) -> str:
     """A duration in words, such as "about 3 min".
 
     >>> from ardm.cli.train import time_left
-    >>> time_left(170), time_left(20), time_left(9000)
+    >>> time_left(170.0), time_left(20.0), time_left(9000.0)
     ('about 3 min', 'about 20 s', 'about 2.5 h')
     """
     seconds = max(0.0, seconds)
