@@ -34,4 +34,4 @@ format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) runs/out site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs/out site .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -18,7 +18,7 @@ from ardm.data.corpus import Corpus
 from ardm.exact.backends import FORCED_OPERATIONS
 from ardm.likelihood import exact_bits
 from ardm.media import load_corpus
-from ardm.nn.recorded import for_many_calls
+from ardm.nn.recorded import recorded
 from ardm.orders import random_orders, random_stage_orders
 from ardm.runtime.device import Runtime
 from ardm.sample import sample_items
@@ -113,7 +113,7 @@ def test_calls_of_models_for_many_calls_are_calls(tmp_path, kind, num_calls):
     with runtime.autocast():
         expected = [call(model, round_) for round_ in range(12)]
         how = {"num_items": 3, "batch_size": 3, "num_calls": num_calls}
-        with for_many_calls(model, **how) as called:
+        with recorded(model, **how) as called:
             found = [call(called, round_) for round_ in range(12)]
             assert called._recorded._own.captured
             assert not called._recorded._own.refused

@@ -348,3 +348,14 @@ def test_the_middle_of_a_value_is_the_mean_of_its_classes():
     values, level = torch.tensor([[0, 0, 4, 5]]), torch.tensor([[0, 1, 1, 2]])
     assert depth.middle(values, level).tolist() == [[2, 1, 4, 5]]
     assert absorbing(3).middle(torch.tensor([[3, 1]]), torch.tensor([[0, 1]])).tolist() == [[1, 1]]
+
+
+@pytest.mark.parametrize("level", [0, 1, torch.tensor([1, 2])])
+def test_values_that_are_not_classes(level):
+    """-1 would be taken for class K-1."""
+    with pytest.raises(ValueError, match=r"values must lie in 0\.\.3, got -1\.\.3"):
+        BaseDepthMap(4, 2).at_level(torch.tensor([[0, 1], [-1, 3]]), level)
+
+
+def test_no_values_are_classes():
+    assert absorbing(2).at_level(torch.zeros(0, 3, dtype=torch.long), 1).shape == (0, 3)

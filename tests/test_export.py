@@ -92,7 +92,8 @@ def test_coded_bits_are_those_of_the_exact_network(run):
 
 
 def test_schedules_rise_to_one_call_per_variable(run):
-    losses = planning_losses(load_model(run / "run"))
+    trained = load_model(run / "run")
+    losses = planning_losses(trained)
     for num_calls, expected in [
         (8, [5, 8, 10, 20, 30, 32]),
         (10, [5, 10, 20, 30, 32]),

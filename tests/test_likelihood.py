@@ -5,7 +5,9 @@ from itertools import product
 import pytest
 import torch
 from table_model import CASES, ONE_STAGE, groups_of, order_agnostic
+from torch import nn
 
+from ardm import likelihood
 from ardm.likelihood import (
     bound,
     conditional_bits,
@@ -13,8 +15,13 @@ from ardm.likelihood import (
     exact_bits,
     mean_bits,
     schedule_bits_bound,
+    stratified_draws_half_width,
+    stratified_half_width,
     variable_bits,
 )
+from ardm.model import ARDM, evaluating
+from ardm.objective import stratified_passes, stratified_steps
+from ardm.sample import sample_chain, sample_items
 from ardm.schedule import Schedule, full_schedule, uniform_schedule
 
 each_case = pytest.mark.parametrize("name", CASES)
@@ -280,6 +287,118 @@ def test_the_interval_over_draws_covers_the_mean_of_these_items(generator):
     assert bound(case.model, x, generator).to_dict()["draws_half_width"] is None  # one pass does not tell
 
 
+def independent_passes(num_passes, num_items, num_steps, generator):
+    """Steps that are stratified within each pass alone."""
+    return torch.stack([stratified_steps(num_items, num_steps, generator) for _ in range(num_passes)])
+
+
+@pytest.mark.parametrize(
+    ("name", "num_items", "num_passes"),
+    [("oa-3-in-data", 1, 2), ("oa-3-in-data", 1, 9), ("base2-4-data", 1, 12), ("base2-4-direct", 2, 9), ("oa-2", 5, 4)],
+)
+def test_stratified_passes_are_unbiased_and_vary_less(name, num_items, num_passes, generator, monkeypatch):
+    case = CASES[name]()
+    items = random.Random(3).choices(case.items(), k=num_items)
+
+    def estimates():
+        how = {"num_passes": num_passes, "batch_size": 64}
+        return torch.tensor([bound(case.model, torch.tensor(items), generator, **how).bits_per_dim for _ in range(300)])
+
+    stratified = estimates()
+    assert abs(stratified.mean().item() - truth_per_dim(case, items)) < 4 * stratified.std().item() / math.sqrt(300)
+    monkeypatch.setattr(likelihood, "stratified_passes", independent_passes)
+    assert stratified.var().item() < estimates().var().item()
+
+
+@pytest.mark.parametrize(("num_items", "num_passes"), [(1, 12), (1, 48), (2, 12), (7, 5), (60, 6)])
+def test_the_interval_over_draws_of_stratified_passes(num_items, num_passes, generator):
+    case = CASES["base2-4-data"]()
+    items = random.Random(5).choices(case.items(), k=num_items)
+    truth, x = truth_per_dim(case, items), torch.tensor(items)
+    results = [bound(case.model, x, generator, num_passes=num_passes) for _ in range(200)]
+    covered = sum(abs(r.bits_per_dim - truth) <= r.draws_half_width for r in results) / len(results)
+    assert covered >= 0.91
+
+
+class Losses:
+    """Losses without a network: a profile with jumps between stages, and items of their own level and slope."""
+
+    def __init__(self, num_stages, num_variables, generator, *, noise=0.3):
+        num_steps = num_stages * num_variables
+        self.shape, self.generator, self.noise = (num_stages, num_variables), generator, noise
+        self.place = (torch.arange(num_steps).double() + 0.5) / num_steps - 0.5
+        self.profile = 3 - 2 * self.place + torch.arange(num_steps) // num_variables % 3
+
+    def items(self, num_items):
+        """The levels and slopes of items; slopes leave an item's mean loss as it is."""
+        draws = torch.randn(2, num_items, generator=self.generator, dtype=torch.float64)
+        return 0.5 * draws[0], 0.4 * draws[1]
+
+    def estimate(self, items, num_passes):
+        """The mean, and both half widths."""
+        level, slope = items
+        steps = stratified_passes(num_passes, len(level), len(self.profile), self.generator)
+        noise = torch.randn(steps.shape, generator=self.generator, dtype=torch.float64)
+        bits = self.profile[steps] + level + slope * self.place[steps] + self.noise * noise
+        widths = stratified_half_width(bits, steps), stratified_draws_half_width(bits, steps, *self.shape)
+        return bits.mean().item(), *widths
+
+
+def coverage(rows):
+    """The share of intervals that hold 0, and the mean half width over that of the errors' standard deviation."""
+    errors, widths = torch.tensor(rows, dtype=torch.float64).T
+    return (errors.abs() <= widths).double().mean().item(), (widths.mean() / (1.959964 * errors.std())).item()
+
+
+each_size = pytest.mark.parametrize("shape", [(1, 100), (8, 48)])
+
+
+@each_size
+@pytest.mark.parametrize(
+    ("num_items", "num_passes"), [(12, 1), (12, 2), (12, 8), (12, 40), (100, 1), (300, 2), (300, 8)]
+)
+def test_the_interval_over_items_is_calibrated(shape, num_items, num_passes, generator):
+    """With items as few as a stage has, steps' means hold jumps, and intervals are wider."""
+    losses = Losses(*shape, generator)
+    truth = losses.profile.mean().item()
+    results = (losses.estimate(losses.items(num_items), num_passes) for _ in range(400))
+    covered, ratio = coverage([(mean - truth, width) for mean, width, _ in results])
+    assert covered >= 0.89 if num_items == 12 else covered >= 0.915  # a normal interval of 12 items covers 92%
+    assert 0.9 < ratio < (1.15 if num_items * num_passes > 100 * shape[0] or shape[0] == 1 else 1.5)
+
+
+@each_size
+@pytest.mark.parametrize(
+    ("num_items", "num_passes"), [(1, 2), (1, 16), (1, 64), (2, 8), (4, 16), (12, 8), (12, 40), (300, 2), (300, 8)]
+)
+def test_the_interval_over_draws_is_calibrated(shape, num_items, num_passes, generator):
+    """Where strata are narrow; where they are wide, it is too wide rather than too narrow."""
+    losses = Losses(*shape, generator)
+    items = losses.items(num_items)
+    truth = losses.profile.mean().item() + items[0].mean().item()
+    results = (losses.estimate(items, num_passes) for _ in range(400))
+    covered, ratio = coverage([(mean - truth, width) for mean, _, width in results])
+    assert covered >= 0.915
+    assert ratio > 0.9
+    if num_passes >= 8:
+        assert ratio < 1.5 if len(items[0]) * num_passes < 30 else ratio < 1.2
+
+
+@pytest.mark.parametrize(("freedom", "quantile"), [(2, 4.303), (3, 3.182), (10, 2.228), (30, 2.042), (1e6, 1.960)])
+def test_students_quantile(freedom, quantile):
+    assert likelihood._student_95(float(freedom)) == pytest.approx(quantile, rel=0.035)
+
+
+@pytest.mark.parametrize("num_passes", [2, 3, 4, 24])
+def test_one_item_has_an_interval_over_draws_after_two_passes(num_passes, generator):
+    for name in CASES:
+        width = bound(
+            CASES[name]().model, torch.tensor([[0] * CASES[name]().num_variables]), generator, num_passes=num_passes
+        ).draws_half_width
+        assert math.isfinite(width)
+        assert width > 0
+
+
 def test_the_interval_leaves_out_what_stratification_removes(generator):
     """Losses that depend on the step alone: as many items at every step give the exact mean."""
     model = order_agnostic(2, 3).model
@@ -339,6 +458,75 @@ def test_mean_bits():
     assert result.half_width == pytest.approx(1.959964 * math.sqrt(5 / 3) / 2, rel=1e-6)
 
 
+# Modes
+
+
+class Dropping(nn.Module):
+    """A network that fails in train mode, with a part that stays in eval mode and may fail always."""
+
+    def __init__(self, network, *, fails=False):
+        super().__init__()
+        self.network, self.dropout, self.frozen, self.fails = network, nn.Dropout(), nn.Dropout().eval(), fails
+
+    def forward(self, *seen):
+        assert not any(module.training for module in self.modules())
+        if self.fails:
+            raise RuntimeError("this network fails")
+        return self.dropout(self.network(*seen))
+
+
+def dropping(**how):
+    model = CASES["oa-2"]().model
+    return ARDM(Dropping(model.network, **how), model.parametrization, model.shape)
+
+
+def modes(model):
+    return [module.training for module in model.modules()]
+
+
+A, B = torch.tensor([True, False, False]), torch.tensor([False, True, False])
+X, ORDERS = torch.tensor([[0, 1, 1], [1, 0, 1]]), torch.arange(3).expand(2, 1, 3)
+USES = {
+    "bound": lambda model: bound(model, X, torch.Generator(), num_passes=2),
+    "exact_bits": lambda model: exact_bits(model, X, ORDERS, full_schedule(3)),
+    "variable_bits": lambda model: variable_bits(model, X, ORDERS, full_schedule(3)),
+    "schedule_bits_bound": lambda model: schedule_bits_bound(model, X, full_schedule(3), torch.Generator()),
+    "conditional_bits": lambda model: conditional_bits(model, X, A, B, torch.arange(3)),
+    "sample_items": lambda model: sample_items(model, ORDERS, full_schedule(3), torch.Generator()),
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_models_in_train_mode_are_used_in_eval_mode(use):
+    for model in (dropping(), dropping().eval()):
+        before = modes(model)
+        use(model)
+        assert modes(model) == before
+    model = dropping(fails=True)
+    with pytest.raises(RuntimeError, match="this network fails"):
+        use(model)
+    assert model.network.dropout.training
+    assert not model.network.frozen.training
+
+
+def test_a_model_may_be_trained_between_two_steps_of_a_chain():
+    model = dropping()
+    for _ in sample_chain(model, ORDERS, full_schedule(3), torch.Generator()):
+        assert model.training
+
+
+def test_a_stopped_estimate_leaves_the_mode():
+    def stop(num_items):
+        raise KeyboardInterrupt
+
+    model = dropping()
+    with pytest.raises(KeyboardInterrupt):
+        bound(model, X, torch.Generator(), on_batch=stop)
+    assert model.training
+    with evaluating(model):
+        assert not model.training
+
+
 # Errors
 
 
@@ -378,9 +566,6 @@ def test_schedules_that_do_not_fit(name, schedule, text):
     orders = torch.arange(3).expand(2, case.num_stages, -1)
     with pytest.raises(ValueError, match=text):
         exact_bits(case.model, items, orders, schedule)
-
-
-A, B = torch.tensor([True, False, False]), torch.tensor([False, True, False])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from table_model import CASES, ONE_STAGE, assert_follows
 
-from ardm.objective import corrupt, sample_corruption, sample_step_loss, step_loss, stratified_steps
+from ardm.objective import (
+    corrupt,
+    sample_corruption,
+    sample_step_loss,
+    step_loss,
+    stratified_passes,
+    stratified_steps,
+)
 from ardm.orders import random_orders, ranks
 
 each_case = pytest.mark.parametrize("name", CASES)
@@ -189,6 +196,42 @@ def test_every_item_meets_every_step_equally_often(num_items, generator):
         assert_follows(item.bincount(minlength=6), [1 / 6] * 6)
 
 
+@given(st.integers(1, 24), st.integers(1, 24), st.integers(0, 10**6))
+def test_passes_are_spread_evenly_in_three_ways(num_passes, num_items, seed):
+    """One step in each cell of all, in each N-th in a pass, in each P-th for an item."""
+    generator, num_cells = torch.Generator().manual_seed(seed), num_passes * num_items
+    cells = stratified_passes(num_passes, num_items, num_cells, generator)
+    assert cells.flatten().sort().values.tolist() == list(range(num_cells))
+    for of_pass in cells:
+        assert (of_pass // num_passes).sort().values.tolist() == list(range(num_items))
+    for of_item in cells.T:
+        assert (of_item // num_items).sort().values.tolist() == list(range(num_passes))
+
+
+def test_a_single_pass_is_drawn_as_ever():
+    """Estimates of one pass are the same from version to version."""
+    steps = stratified_passes(1, 9, 30, torch.Generator().manual_seed(4))
+    draws = torch.Generator().manual_seed(4)
+    strata, jitter = torch.randperm(9, generator=draws), torch.rand(9, generator=draws, dtype=torch.float64)
+    assert steps.tolist() == [((strata + jitter) * (30 / 9)).long().tolist()]
+
+
+@pytest.mark.parametrize(("num_passes", "num_items"), [(2, 1), (2, 3), (4, 6), (6, 4), (3, 7)])
+def test_every_pass_and_item_meets_every_step_equally_often(num_passes, num_items, generator):
+    steps = torch.stack([stratified_passes(num_passes, num_items, 5, generator) for _ in range(1500)])
+    for drawn in steps.flatten(1).T:
+        assert_follows(drawn.bincount(minlength=5), [1 / 5] * 5)
+
+
+@pytest.mark.parametrize(("num_passes", "num_items"), [(4, 8), (3, 30), (8, 2)])
+def test_places_of_an_item_are_nearly_independent(num_passes, num_items, generator):
+    """Where an item's step lies in one P-th says little about where another does."""
+    cells = [stratified_passes(num_passes, num_items, num_passes * num_items, generator) for _ in range(1500)]
+    places = torch.stack(cells)[..., 0].sort(dim=1).values % num_items
+    correlation = torch.corrcoef(places.double().T) - torch.eye(num_passes)
+    assert correlation.abs().max() < 0.15
+
+
 @each_case
 @pytest.mark.parametrize("num_items", [1, 2, 50])
 def test_first_and_last_step_of_every_stage_are_reached(name, num_items, generator):
@@ -210,3 +253,11 @@ def test_every_mask_is_as_likely_as_the_next_of_its_size(name, generator):
     sizes = [bin(mask).count("1") for mask in range(2**case.num_variables)]
     each = [1 / math.comb(case.num_variables, size) / case.num_variables for size in sizes[:-1]]
     assert_follows(counts, [*each, 0.0])  # never all revealed: there would be nothing to predict
+
+
+@pytest.mark.parametrize("value", [-1, 4])
+def test_values_that_are_not_classes_are_not_trained_on(value, generator):
+    case = CASES["base2-4-data"]()
+    x = torch.tensor([[0, 1, 2], [3, value, 0]])
+    with pytest.raises(ValueError, match=rf"values must lie in 0\.\.3, got {min(value, 0)}\.\.{max(value, 3)}"):
+        sample_step_loss(case.model, x, generator)

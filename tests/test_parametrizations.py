@@ -151,7 +151,7 @@ def test_every_output_of_a_companded_mixture_has_a_gradient(num_components):
 
 
 def mean_gradient(kind, distance):
-    """The gradient of a mean so many classes from the middle, of a tenth of that as its scale and one scale off."""
+    """The gradient of a mean this many classes from the middle, of a tenth of that as its scale and one scale off."""
     parametrization = kind(absorbing(65536), 1, -14.0)
     mean = torch.tensor(distance / 32767.5)
     is_companded = kind is CompandedMixtureParametrization

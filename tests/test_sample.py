@@ -5,8 +5,8 @@ import pytest
 import torch
 from table_model import CASES, ONE_STAGE, Case, assert_follows, groups_of
 
-from ardm.orders import random_stage_orders
-from ardm.sample import Given, given_first, sample_chain, sample_items
+from ardm.orders import given_first, random_stage_orders
+from ardm.sample import Given, sample_chain, sample_items
 from ardm.schedule import Schedule, full_schedule
 
 each_case = pytest.mark.parametrize("name", CASES)

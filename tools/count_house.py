@@ -109,4 +109,7 @@ def main(revisions: list[str | None]) -> None:
 
 
 if __name__ == "__main__":
-    main([*sys.argv[1:], None])
+    if {"-h", "--help"} & {*sys.argv}:
+        print(__doc__)
+    else:
+        main([*sys.argv[1:], None])

@@ -32,7 +32,7 @@ from ardm.parametrizations import (
 )
 
 MAX_LOGITS = 4096
-"""The most classes of the data parametrization, which needs a logit for each."""
+"""Maximum number of classes of the data parametrization, which needs a logit for each."""
 EXACT_NETWORKS = {"unet": ExactUNet, "transformer": ExactTransformer, "paper-wavenet": ExactWaveNet}
 MIXTURES: dict[ParametrizationName, type[LogisticMixtureParametrization]] = {
     "logistic": LogisticMixtureParametrization,

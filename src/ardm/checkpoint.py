@@ -35,14 +35,13 @@ from ardm.exact.layers import check_bounds
 from ardm.exact.network import ExactNetwork
 from ardm.exact.outputs import OutputUnits
 from ardm.model import ARDM
-from ardm.names import AVERAGED, MEASURED, MEASURED_EARLIER, PROFILE_SOURCES, ProfileSource, Shape
+from ardm.names import AVERAGED, MEASURED, MEASURED_EARLIER, MODEL_FILE, PROFILE_SOURCES, ProfileSource, Shape
 from ardm.parametrizations import Parametrization
 from ardm.profile import Profile
 from ardm.runtime.files import is_gzip, write_file, written_whole
 from ardm.version import __version__
 
 FORMAT_VERSION = 1
-MODEL_FILE = "model.safetensors"
 GZIP_WBITS = 31
 """Makes zlib expect gzip's header and checksum."""
 MAX_INFLATED_BYTES = 2**30
@@ -100,6 +99,11 @@ class TrainedModel(Trained):
     exact: ExactPart | None = None
     """The codec of an exact model; None for floating-point weights."""
 
+    @property
+    def ardm(self) -> ARDM:
+        """The ARDM, by the name that it has in `ardm.Model`."""
+        return self.model
+
     def for_shape(self, shape: Shape) -> "TrainedModel":
         """This model for items of another shape; the profile remains that of the trained shape."""
         if shape == self.model.shape:
@@ -152,7 +156,7 @@ def save_model(path: Path, trained: AnyTrained) -> None:
     if isinstance(trained, TrainedModel):
         tensors |= profile_tensors("profile", trained.profile)
         description |= {"kind": "model", "profile": trained.profile_source}
-        if trained.exact is not None:  # its network has no parameters
+        if trained.exact is not None:  # an exact network has no parameters
             tensors |= exact_tensors(trained.exact.network)
             description |= {"kind": "exact model", "coding": trained.exact.coding.to_dict()}
     write_tensors(path, tensors, description, compressed="coding" in description)
@@ -161,8 +165,8 @@ def save_model(path: Path, trained: AnyTrained) -> None:
 def load_model(path: Path | str, device: torch.device | str = "cpu") -> TrainedModel:
     """The model of a run's folder or of a model file, exact or not.
 
-    >>> from ardm import load_model, pretrained
-    >>> load_model(pretrained.bundled_models()["text"]).model.num_variables
+    >>> from ardm import checkpoint, pretrained
+    >>> checkpoint.load_model(pretrained.bundled_models()["text"]).model.num_variables
     250
     """
     trained = load_any(path, device)
@@ -184,7 +188,7 @@ def load_any(path: Path | str, device: torch.device | str = "cpu") -> AnyTrained
 
 
 def load_profile(path: Path | str) -> Profile:
-    """The loss profile of a run's folder or of a model file, read without building its network."""
+    """The loss profile of a run's folder or of a model file, without building its network; all is read for its hash."""
     return load_profile_and_source(path)[0]
 
 
@@ -416,6 +420,15 @@ def read_tensors(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, 
     if description["kind"] not in kinds:
         raise CheckpointError(f"{path} is of kind {description['kind']}, expected {kinds[0]}")
     return tensors, description
+
+
+def read_kind(path: Path) -> str | None:
+    """The kind of content that an uncompressed file of this package describes, unchecked; None for other files."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return json.loads((file.metadata() or {})["ardm"])["kind"]
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError):
+        return None
 
 
 def _read_plain(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

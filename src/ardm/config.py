@@ -337,7 +337,7 @@ class TrainConfig:
     batch_size: int
     """Items per training step."""
     num_shards: Annotated[int, arg(name="shards")] = 1
-    """Equal parts of a batch; a process takes its own in turn (gradient accumulation). New runs: one per process."""
+    """Equal parts of a batch; each process takes its own in turn (gradient accumulation). New runs: one per process."""
     learning_rate: float
     """Peak rate of AdamW."""
     muon_rate: float | None = None
@@ -357,7 +357,7 @@ class TrainConfig:
     cross_entropy_weight: float = 0.0
     """Weight of the authors' cross-entropy term, which is added to the bound; both are in bits."""
     order: Annotated[str | None, arg(metavar=f"{{None,{','.join(ORDER_NAMES)}}}")] = None
-    """Order to train for in the final steps, so as to compress in it; the other steps train for random orders."""
+    """Order to train for in the final steps, for compression in that order; other steps train for random orders."""
     order_fraction: float = 0.5
     """Fraction of the final steps trained for --order."""
     order_share: float = 1.0

@@ -14,7 +14,7 @@ An order-agnostic ARDM is the case S = 1: the only parent is the absorbing value
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Integer
 from torch import Tensor, nn
 
 
@@ -39,10 +39,13 @@ class DepthMap(nn.Module):
         self.absorbing_value = int(self.levels[0, 0])
 
     def at_level(self, x: Int[Tensor, "B D"], level: Int[Tensor, "B"] | int) -> Int[Tensor, "B D"]:
-        """The data x downscaled to a level (one for all items or one for each): P-bar^(level+1) x."""
+        """The data x downscaled to a level (one for all items or one for each): P-bar^(level+1) x.
+
+        See `checked_classes` for values that are not classes.
+        """
         if isinstance(level, Tensor):
             level = level[:, None]
-        return self.levels[level, x]
+        return self.levels[level, checked_classes(x, self.num_classes)]
 
     def middle(self, values: Int[Tensor, "B D"], level: Int[Tensor, "B D"]) -> Int[Tensor, "B D"]:
         """A class to show for each value of a level: the mean of the classes that decay to it, rounded down."""
@@ -99,3 +102,34 @@ def absorbing(num_classes: int, value: int | None = None) -> DepthMap:
     """A depth map of one stage: every class decays at once to `value`, by default a new class with index K."""
     value = num_classes if value is None else value
     return DepthMap([[value] * max(num_classes, value + 1)], num_classes)
+
+
+def check_classes(x: Integer[Tensor, "*N"], num_classes: int) -> None:
+    """Raise a ValueError unless all values are classes 0..K-1; this waits for the device that holds them.
+
+    >>> import torch
+    >>> from ardm.depth import check_classes
+    >>> check_classes(torch.tensor([3, -1]), num_classes=4)
+    Traceback (most recent call last):
+    ValueError: values must lie in 0..3, got -1..3
+    """
+    if x.numel() and (int(x.min()) < 0 or int(x.max()) >= num_classes):
+        raise ValueError(f"values must lie in 0..{num_classes - 1}, got {int(x.min())}..{int(x.max())}")
+
+
+def checked_classes(x: Int[Tensor, "*N"], num_classes: int) -> Int[Tensor, "*N"]:
+    """The values, to be used as indices of classes; a ValueError unless all are classes.
+
+    On a GPU this would make every training step wait for the device. There a negative value, which would count from
+    the last class, becomes K, so that indexing itself fails (with a device-side assertion). Corpora and scoring check
+    their values with `check_classes`, once.
+
+    >>> import torch
+    >>> from ardm.depth import checked_classes
+    >>> checked_classes(torch.tensor([3, 0]), num_classes=4).tolist()
+    [3, 0]
+    """
+    if x.device.type != "cpu":
+        return x.masked_fill(x < 0, num_classes)
+    check_classes(x, num_classes)
+    return x

@@ -15,7 +15,7 @@ from torch import Tensor
 
 NEGATIVE_INFINITY = float("-inf")
 LARGEST_UNIFORM = 1 - 2.0**-52
-"""For u up to this, u * F stays below F however it is rounded: only classes of positive probability are drawn."""
+"""Largest u for which u * F stays below F however it is rounded, so that no class of probability 0 is drawn."""
 
 
 @runtime_checkable

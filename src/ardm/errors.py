@@ -10,7 +10,7 @@ class DataError(ArdmError):
 
 
 class CheckpointError(ArdmError):
-    """A checkpoint or model file is missing, damaged or foreign."""
+    """A checkpoint or model file is missing, damaged or not one of ardm's."""
 
 
 class ExactError(ArdmError):
@@ -35,3 +35,7 @@ class UnknownModelError(ArdmError):
 
 class TooLargeError(ArdmError):
     """A file that states more than the limits allow; the message names the limit."""
+
+
+class NetworkError(ArdmError):
+    """A network of the user's own does not do what a model needs; the message says what."""

@@ -16,7 +16,7 @@ from ardm.codec.calls import Items
 from ardm.codec.coding_plan import CodingPlan, orders_and_schedule
 from ardm.codec.format.options import OrderChoice
 from ardm.codec.items import ItemCodec
-from ardm.data.corpus import spread
+from ardm.data.corpus import Corpus, spread
 from ardm.exact.backends import SelfTest
 from ardm.exact.network import ExactNetwork
 from ardm.exact.operations import TorchOperations, float_product
@@ -24,7 +24,7 @@ from ardm.exact.outputs import OutputUnits
 from ardm.exact.quantise import calibrate, quantise
 from ardm.likelihood import bound
 from ardm.model import ARDM
-from ardm.names import ScheduleKind
+from ardm.names import ScheduleKind, Shape
 from ardm.objective import sample_corruption
 from ardm.planner import schedule_of_kind
 from ardm.profile import LossArray
@@ -35,6 +35,8 @@ CLIPS = (1.0, 0.8, 0.65, 0.5)
 """Fractions of activation peaks at which clamping is tried."""
 CLIP_PASSES = 2
 """Passes over the items that measure the bits of each clip."""
+COST_PASSES = 4
+"""Passes over the items that measure the cost of rounding."""
 TEST_ITEMS = 3
 TEST_OUTPUTS = 32
 CALL_BUDGETS = (5, 10, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500, 1000, 2000, 5000, 10_000)
@@ -44,6 +46,15 @@ SCHEDULE_KINDS: tuple[ScheduleKind, ...] = ("planned", "uniform", "cosine")
 PSEUDORANDOM_SEEDS = 4
 """Number of pseudorandom orders to try."""
 OnStep = Callable[[int], None]
+
+
+def choose_items(
+    corpus: Corpus, shape: Shape, num_calibrating: int, num_held_out: int
+) -> tuple[Int[Tensor, "N D"], Int[Tensor, "M D"]]:
+    """Training items, spread evenly, that calibrate scales, and the first held-out ones, that orders are tried on."""
+    train = corpus.items("train", shape)
+    chosen = train[spread(num_calibrating, len(train))], corpus.items("valid", shape)[:num_held_out].copy()
+    return torch.from_numpy(chosen[0]).long(), torch.from_numpy(chosen[1]).long()
 
 
 def export_model(
@@ -110,6 +121,25 @@ def num_tried(items: Int[Tensor, "N D"]) -> int:
     return sum(count * len(part) for count, part in zip(counts, halving_parts(items), strict=False))
 
 
+def num_rows(items: Int[Tensor, "N D"], num_calls: int, order: OrderChoice | None) -> int:
+    """The rows that the search for an order, unless one is given, and for a kind of schedule evaluates."""
+    return num_calls * ((0 if order else num_tried(items)) + len(SCHEDULE_KINDS) * len(items))
+
+
+def rounding_cost(
+    trained: TrainedModel, exact: TrainedModel, items: Int[Tensor, "N D"], seed: int
+) -> tuple[float, float]:
+    """The bound in bits per variable of a model and of its exact form, with the same random draws."""
+    items = items.to(next(trained.model.parameters()).device)
+    before, after = (_mean_bound(one.model, items, COST_PASSES, seed) for one in (trained, exact))
+    return before, after
+
+
+def _mean_bound(model: ARDM, items: Int[Tensor, "N D"], num_passes: int, seed: int) -> float:
+    draws = torch.Generator(items.device).manual_seed(seed)
+    return bound(model, items, draws, num_passes=num_passes, batch_size=CALIBRATION_BATCH).bits_per_dim
+
+
 def candidate_orders() -> list[OrderChoice]:
     """The orders to try."""
     named = [OrderChoice(name=name) for name in ("raster", "spaced", "strands", "halton")]
@@ -146,9 +176,7 @@ def exact_network(
         return ExactNetwork(core.to(calibration.device), units, test)
 
     def bits(network: ExactNetwork) -> float:
-        exact = ARDM(network, model.parametrization, model.shape)
-        draws = torch.Generator(calibration.device).manual_seed(0)  # the same for every clip
-        return bound(exact, calibration, draws, num_passes=CLIP_PASSES, batch_size=CALIBRATION_BATCH).bits_per_dim
+        return _mean_bound(ARDM(network, model.parametrization, model.shape), calibration, CLIP_PASSES, seed=0)
 
     return min(map(rounded, clips), key=bits) if len(clips) > 1 else rounded(clips[0])
 

@@ -1,4 +1,4 @@
-"""Names that users give and code chooses by; nothing is imported, so that the command line has them at once."""
+"""Names of orders, schedules and splits that users choose from; imports nothing of ardm, so `--help` is instant."""
 
 from typing import Literal, get_args
 
@@ -17,3 +17,7 @@ ProfileSource = Literal[
 PROFILE_SOURCES: tuple[ProfileSource, ...] = get_args(ProfileSource)
 MEASURED, MEASURED_EARLIER, AVERAGED = PROFILE_SOURCES
 Scale = Literal["minutes", "paper", "cpu"]
+SINGLE_SUFFIX, ARCHIVE_SUFFIX = ".ardm", ".ardma"
+"""Of a compressed file, and of an archive."""
+MODEL_FILE, CONFIG_FILE = "model.safetensors", "config.json"
+"""In the folder of a run."""

@@ -209,6 +209,17 @@ def random_stage_orders(
     return random_orders(num_items * num_stages, num_variables, generator).view(num_items, num_stages, num_variables)
 
 
+def given_first(orders: Int[Tensor, "B S D"], given: Bool[Tensor, "B D"]) -> Int[Tensor, "B S D"]:
+    """The orders with the given variables moved to the front; each part keeps its sequence.
+
+    >>> import ardm, torch
+    >>> ardm.given_first(torch.tensor([[[2, 0, 3, 1]]]), torch.tensor([[True, True, False, False]])).tolist()
+    [[[0, 1, 2, 3]]]
+    """
+    hidden = (~given)[:, None].expand_as(orders).gather(-1, orders)
+    return orders.gather(-1, hidden.long().argsort(dim=-1, stable=True))
+
+
 def ranks(order: Int[Tensor, "*B D"]) -> Int[Tensor, "*B D"]:
     """The step at which each variable is revealed: rank[order[t]] = t."""
     steps = torch.arange(order.shape[-1], device=order.device).expand_as(order)

@@ -118,8 +118,8 @@ def plan(losses: LossArray, num_calls: int, *, first_step: int = 0, split: Stage
 def plan_gaps(losses: LossArray, num_calls: int, first_step: int, last_step: int) -> Plan:
     """The plan for the steps first_step..last_step-1, with the losses of an item that has only these steps.
 
-    The last steps of the losses would promise too much: there a few hidden variables lie scattered among many, while
-    those of a gap are neighbours.
+    The losses of the last steps would be too optimistic: there a few hidden variables lie scattered among many known
+    ones, while those of a gap are neighbours.
     """
     if first_step >= last_step:
         raise ValueError(f"expected a first step before {last_step}, got {first_step}; leave a step to plan")
@@ -131,7 +131,7 @@ def plan_gaps(losses: LossArray, num_calls: int, first_step: int, last_step: int
 def schedule_of_kind(
     kind: ScheduleKind, losses: LossArray, num_calls: int, first_step: int = 0, last_step: int | None = None
 ) -> Schedule:
-    """A schedule for all steps or some of them, planned from the losses or of their shape alone."""
+    """A schedule for all steps or some of them, planned from the losses or, for other kinds, from their shape."""
     num_stages, num_steps = losses.shape
     last_step = last_step or num_steps
     if kind == "planned":

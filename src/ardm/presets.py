@@ -164,7 +164,7 @@ def sc09() -> RunConfig:
 
 
 def sc09_wavenet() -> RunConfig:
-    """The paper's WaveNet at the size and rates of the preset sc09, to compare causal networks with."""
+    """The paper's WaveNet at the size and rates of the preset sc09, for comparing causal networks."""
     train = replace(sc09().train, batch_size=16)
     return replace(sc09(), preset="sc09-wavenet", network=PaperWaveNetConfig(num_blocks=24), train=train)
 

@@ -29,7 +29,7 @@ Counts = Real[np.ndarray, "S D"] | Real[np.ndarray, "D"]
 STIFFNESSES = 10.0 ** np.arange(0, 11.5, 0.5)
 """Penalties tried on second differences, relative to the mean weight of a loss; the last bends over ~600 steps."""
 MIN_STEPS_TO_SMOOTH = 8
-"""With fewer visited steps than this, too few to choose a penalty from, the fit is isotonic."""
+"""Minimum number of visited steps to smooth; fewer cannot choose a penalty, so the fit is then isotonic."""
 FIXED_POINT = 2.0**32
 """Fixed-point units per bit in which losses are summed."""
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 from ardm.depth import DepthMap
-from ardm.model import ARDM
+from ardm.model import ARDM, Context, evaluating
 from ardm.orders import check_orders, ranks, revealed
 from ardm.schedule import Schedule, check_fits
 
@@ -59,6 +60,7 @@ def sample_items(
     generator: torch.Generator,
     *,
     given: Given | None = None,
+    context: Context = None,
     temperature: float = 1.0,
     top_p: float = 1.0,
 ) -> Int[Tensor, "B D"]:
@@ -69,8 +71,8 @@ def sample_items(
     >>> ardm.sample_items(model, orders, ardm.uniform_schedule(250, 3), torch.Generator()).shape
     torch.Size([2, 250])
     """
-    steps = sample_chain(model, orders, schedule, generator, given=given, temperature=temperature, top_p=top_p)
-    *_, last = steps
+    how: Any = {"given": given, "context": context, "temperature": temperature, "top_p": top_p}
+    *_, last = sample_chain(model, orders, schedule, generator, **how)
     return last.values
 
 
@@ -81,6 +83,7 @@ def sample_chain(
     generator: torch.Generator,
     *,
     given: Given | None = None,
+    context: Context = None,
     temperature: float = 1.0,
     top_p: float = 1.0,
 ) -> Iterator[Step]:
@@ -106,8 +109,8 @@ def sample_chain(
         mask = revealed(rank, schedule.first_step)
         for start, stop in schedule.groups(s):
             where = order[:, start:stop]
-            with torch.no_grad():  # not around the yield, where the caller may want gradients
-                children = model.predict(values, mask, s, start, where)
+            with torch.no_grad(), evaluating(model):  # not around the yield, where the caller may train
+                children = model.predict(values, mask, s, start, where, context)
             drawn = children.sample(generator, temperature=temperature, top_p=top_p)
             values, mask = values.scatter(1, where, drawn), revealed(rank, stop)
             yield Step(stage=s, values=values, mask=mask)
@@ -121,17 +124,6 @@ def batch_sizes(num_items: int, batch_size: int) -> list[int]:
 def batch_generator(seed: int, batch: int, device: torch.device) -> torch.Generator:
     """The generator of one batch, so that the items are the same whichever process draws them."""
     return torch.Generator(device).manual_seed(seed + (batch << 32))
-
-
-def given_first(orders: Int[Tensor, "B S D"], given: Bool[Tensor, "B D"]) -> Int[Tensor, "B S D"]:
-    """The orders with the given variables moved to the front; each part keeps its sequence.
-
-    >>> import ardm, torch
-    >>> ardm.given_first(torch.tensor([[[2, 0, 3, 1]]]), torch.tensor([[True, True, False, False]])).tolist()
-    [[[0, 1, 2, 3]]]
-    """
-    hidden = (~given)[:, None].expand_as(orders).gather(-1, orders)
-    return orders.gather(-1, hidden.long().argsort(dim=-1, stable=True))
 
 
 def _check(model: ARDM, orders: Tensor, schedule: Schedule, given: Given | None) -> None:

@@ -107,8 +107,8 @@ def _schedule_along(
     starts = []
     for quota in share_calls(clamp_calls(num_calls, num_stages, num_steps, first_step), num_stages):
         call = np.arange(quota)
-        wanted = first_step + np.rint((num_steps - first_step) * curve(call / quota)).astype(np.int64)
-        at_least_one_each = np.maximum.accumulate(wanted - call) + call
+        targets = first_step + np.rint((num_steps - first_step) * curve(call / quota)).astype(np.int64)
+        at_least_one_each = np.maximum.accumulate(targets - call) + call
         starts.append(tuple(at_least_one_each.tolist()))
     return Schedule(starts=tuple(starts), num_steps=num_steps)
 

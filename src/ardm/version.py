@@ -1,3 +1,3 @@
-"""The version, which pyproject.toml repeats and every file of a model names."""
+"""The version of the package; pyproject.toml repeats it, and every model file states it."""
 
 __version__ = "0.1.0"

@@ -11,6 +11,7 @@ import torch
 from invoke import fails, output
 from tiny import TEXT, random_images, random_sounds, tiny_config, tiny_corpus, tiny_image_config, tiny_sound_config
 
+from ardm.baselines import methods
 from ardm.baselines.causal import Autoregressive
 from ardm.baselines.d3pm import D3PM, bound_all_steps, from_ardm
 from ardm.baselines.methods import NOISE_LEVELS
@@ -280,3 +281,17 @@ def test_what_baselines_cannot_do_is_said_in_one_line(runs, arguments, text, cap
 def test_a_baseline_is_no_model(runs):
     with pytest.raises(CheckpointError, match="holds a baseline"):
         load_model(runs / "causal")
+
+
+@each_text_method
+def test_methods_are_used_in_eval_mode_and_train_on_classes_alone(name, generator):
+    model = build_model(with_method(tiny_config(), name), 5)
+    x, seen = torch.zeros(2, 16, dtype=torch.long), []
+    model.network.register_forward_pre_hook(lambda module, arguments: seen.append(module.training))
+    methods.score(model, x, generator)
+    for _ in methods.sample_chain(model, 1, generator):
+        assert model.network.training
+    assert not any(seen)
+    assert all(module.training for module in model.modules())
+    with pytest.raises(ValueError, match=r"values must lie in 0\.\.4, got -1\.\.0"):
+        model.losses(x - (torch.arange(16) == 3).long(), generator)

@@ -91,7 +91,7 @@ def test_training_and_the_table_of_calls_tell_what_they_do(capsys, monkeypatch, 
     assert opening.startswith("scoring 3 of ")
     assert opening.endswith(f"items of t.txt, test split; orders: 2, budgets: 2, network calls: {total}")
     assert all(f" of {total} (" in line for line in lines)
-    assert lines[0].startswith("calls: 3 of ")
+    assert lines[0].startswith("calls: 15 of ")  # the bound, whose passes share a batch
     assert lines[-1].startswith(f"calls: {total - 12} of ")  # the last schedule's are not told: all is done
 
 

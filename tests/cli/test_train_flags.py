@@ -109,3 +109,22 @@ def test_flags_of_another_preset_are_refused_by_name(capsys):
     flags = ["train", "text", *PLACES, "--widths", "8", "16", "--num-groups=4", "--size", "8x8"]
     told = "--num-groups, --size, --widths cannot be used with the preset text; see ardm train --help"
     assert fails(capsys, flags) == (2, f"ardm: {told}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["text", "--num-components", "5"], "--num-components is for mixtures of logistics"),
+        (["audio", "--base", "4", "--num-components", "5"], "--num-components is for mixtures of logistics"),
+        (["text", "--base", "4", "--absorbing-value", "3"], "--absorbing-value is for order-agnostic models"),
+    ],
+)
+def test_flags_without_effect_are_refused(words, line, capsys):
+    status, told = fails(capsys, ["train", *words, *PLACES])
+    assert status == 2
+    assert told.startswith(f"ardm: {line}")
+
+
+def test_flags_with_an_effect_are_accepted():
+    assert config_of("audio", "--num-components", "5").depth.num_components == 5
+    assert config_of("text", "--absorbing-value", "3").depth.absorbing_value == 3

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from invoke import fails, output
+from launched import killed_after_the_test
 from PIL import Image
 from stored import unchecked_shapes
 from test_mutations import mutations
@@ -378,11 +379,11 @@ class TestCompress:
         before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
         arguments = [sys.executable, "-c", STALLED, *command, *flags, str(images / "b.png")]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        with subprocess.Popen(arguments, **pipes) as process:
-            assert process.stdout.readline() == "verifying\n"
-            assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} != before
-            process.send_signal(number)
-            assert process.communicate(timeout=60)[1] == line
+        process = killed_after_the_test(subprocess.Popen(arguments, **pipes))
+        assert process.stdout.readline() == "verifying\n"
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} != before
+        process.send_signal(number)
+        assert process.communicate(timeout=60)[1] == line
         assert process.returncode == status
         assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 

@@ -29,6 +29,27 @@ def test_bytes_survive(content):
     assert BYTES.decode(BYTES.encode(content)) == content
 
 
+@given(st.text(st.characters(codec="utf-8"), min_size=1))
+def test_a_str_is_encoded_as_its_bytes_are(text):
+    content = text.encode()
+    for alphabet in (BYTES, alphabet_of(content, "x")):
+        assert alphabet.encode(text).tolist() == alphabet.encode(content).tolist()
+
+
+def test_a_str_that_no_file_holds_is_refused():
+    for alphabet in (BYTES, Alphabet(characters="ab")):
+        with pytest.raises(DataError, match=r"notes is not Unicode text \(character 1 is the surrogate '\\udc80'\)"):
+            alphabet.encode("a\udc80", "notes")
+    with pytest.raises(DataError, match="the text is empty"):
+        Alphabet(characters="ab").encode("")
+
+
+def test_a_text_holds_no_values_beyond_its_alphabet():
+    for value in (-1, 2):
+        with pytest.raises(ValueError, match=r"values must lie in 0\.\.1, got"):
+            TextCorpus(title="t", alphabet=Alphabet(characters="ab"), classes=np.array([0, value]), num_held_out=0)
+
+
 def test_unknown_characters_are_named():
     alphabet = Alphabet(characters="abc ")
     with pytest.raises(DataError, match=r"notes: character 'é' at position 2 is not in the model's alphabet 'abc '"):

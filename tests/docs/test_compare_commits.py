@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import shutil
 import subprocess
 
 import pytest
@@ -13,6 +14,7 @@ assert spec.loader is not None
 compare_commits = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(compare_commits)
 
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 ROWS = [
     {"preset": "a", "items": 1, "seconds": 2.0, "network": {"share": 0.5}, "peak_bytes": None},
     {"preset": "a", "items": 4, "seconds": 8.0, "network": {"share": 0.25}, "peak_bytes": 100},

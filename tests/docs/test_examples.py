@@ -29,7 +29,9 @@ def examples() -> list[doctest.DocTest]:
 
 def public_names() -> set[str]:
     """The package's own names, and the functions of the API reference, by their full names."""
-    own = [getattr(ardm, name) for name in ardm.__all__ if name != "__version__"]
+    own = [
+        one for name in ardm.__all__ if name != "__version__" and not isinstance(one := getattr(ardm, name), ModuleType)
+    ]
     pages = "\n".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
     functions = [one for one in map(found_at, NAMES_ON_PAGES.findall(pages)) if isinstance(one, FunctionType)]
     return {f"{one.__module__}.{one.__qualname__}" for one in [*own, *functions]}

@@ -250,7 +250,7 @@ def test_backends_that_fail_the_self_test_are_skipped(generator, monkeypatch):
             raise RuntimeError("not implemented for this CPU")
 
     backends = {"saturating": Saturating(), "absent": Absent(), "reference": REFERENCE}
-    monkeypatch.setattr("ardm.exact.network.available_operations", lambda device: backends)
+    monkeypatch.setattr("ardm.exact.backends.available_operations", lambda device: backends)
     assert choose_operations(network.core, network.test, CPU) is REFERENCE
     del backends["reference"]
     reasons = r"saturating gives different integers; absent fails \(RuntimeError: not implemented for this CPU\)$"
@@ -267,7 +267,7 @@ def test_backends_that_raise_other_errors_are_skipped_with_a_warning(error, gene
             raise error("no such\n  thing")
 
     backends = {"broken": Broken(), "reference": REFERENCE}
-    monkeypatch.setattr("ardm.exact.network.available_operations", lambda device: backends)
+    monkeypatch.setattr("ardm.exact.backends.available_operations", lambda device: backends)
     reason = rf"fails \({error.__name__}: no such thing\)"
     with pytest.warns(UserWarning, match=reason):
         assert choose_operations(network.core, network.test, CPU) is REFERENCE

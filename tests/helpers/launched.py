@@ -18,7 +18,7 @@ from tiny import TEXT
 
 FAULTY = Path(__file__).with_name("faulty.py")
 FLAGS = {"batch-size": 8, "item-length": 16, "layers": 1, "width": 32, "head-width": 16, "kernel": 1, "eval-every": 30}
-PATIENCE = 120
+PATIENCE = 240
 """Seconds after which a test gives up on a process."""
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
@@ -91,7 +91,7 @@ class Forked(Launched):
 
     @classmethod
     def start(cls, words: list[str], num_processes: int, fault: str = "none") -> "Forked":
-        """A command in so many processes."""
+        """A command in several processes."""
         folder = Path(tempfile.mkdtemp())
         store = torch.distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
         environments = [environment(rank, num_processes, store.port) for rank in range(num_processes)]
@@ -162,9 +162,14 @@ class ByTorchrun(Launched):
 
     @classmethod
     def start(cls, words: list[str], num_processes: int, fault: str = "none") -> "ByTorchrun":
-        """A command in so many processes."""
+        """A command in several processes."""
+        return cls.run([str(FAULTY), fault, *words], num_processes)
+
+    @classmethod
+    def run(cls, program: list[str], num_processes: int) -> "ByTorchrun":
+        """A script or module with its arguments, in several processes."""
         launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={num_processes}"]
-        command = [sys.executable, *launcher, str(FAULTY), fault, *words]
+        command = [sys.executable, *launcher, *program]
         variables = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
         process = subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         wait_until(lambda: len(children(process.pid)) == num_processes or process.poll() is not None)
@@ -229,7 +234,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """A tiny training to a folder, by so many processes."""
+    """A tiny training to a folder, by one process or several."""
 
     folder: Path
     num_processes: int = 1

@@ -80,7 +80,7 @@ def inflate(data: bytes, limit: int) -> bytes:
 
 
 def decode_utf8(data: bytes, length: int | None = None) -> str:
-    """The text, of so many characters, that valid UTF-8 spells."""
+    """The text, of the given number of characters, that valid UTF-8 spells."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -69,10 +70,12 @@ def running_server(limits: PageLimits | None = None) -> Iterator[str]:
         try:
             while not server.started:
                 assert thread.is_alive()
+                time.sleep(0.01)
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True
             thread.join(timeout=20)
+            assert not thread.is_alive()
 
 
 def events_of(text: str) -> list[dict]:

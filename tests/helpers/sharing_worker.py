@@ -18,7 +18,7 @@ from tiny import (
 from ardm.config import DepthConfig, MethodConfig, RunConfig
 from ardm.data.corpus import Corpus
 from ardm.runtime.device import Runtime
-from ardm.runtime.launch import leave
+from ardm.runtime.launch import exit_process
 from ardm.runtime.team import joined_team
 from ardm.train.trainer import Trainer
 
@@ -41,7 +41,7 @@ def cases(folder: Path) -> list[tuple[RunConfig, Corpus]]:
 def check(config: RunConfig, corpus: Corpus, runtime: Runtime) -> None:
     """Two trainings alike, one of them with about half of the weights in each of two processes."""
     config = replace(config, train=replace(config.train, num_shards=4))
-    kept, shared = (Trainer(config, corpus, replace(runtime, shares_weights=shares)) for shares in (False, True))
+    kept, shared = (Trainer(config, corpus, replace(runtime, shards_weights=shares)) for shares in (False, True))
     for _ in range(NUM_STEPS):
         torch.testing.assert_close(kept.train_step(), shared.train_step(), rtol=1e-4, atol=1e-5)
     for a, b in zip(kept.averaged.parameters(), shared.whole_average().parameters(), strict=True):
@@ -60,4 +60,4 @@ if __name__ == "__main__":
     with joined_team(runtime.device) as team:
         for config, corpus in cases(Path(sys.argv[1]) / f"process-{team.rank}"):
             check(config, corpus, replace(runtime, team=team))
-    leave(0)
+    exit_process(0)

@@ -47,7 +47,8 @@ ENTRIES = {
 def archive_of(entries: dict[str, Entry], options: Options | None = OPTIONS, recoverable: bool = True) -> bytes:
     """An archive's bytes."""
     file = io.BytesIO()
-    with ArchiveWriter.create(file, options, recoverable) as writer:
+    with ArchiveWriter.create(file, options) as writer:
+        writer.writes_groups = recoverable
         for name, entry in entries.items():
             writer.add(name, entry)
     return file.getvalue()

@@ -7,7 +7,7 @@ from torch.autograd import gradcheck
 
 from ardm.config import PaperTransformerConfig
 from ardm.nn.layers import ReadOut, embed, gelu, linear, relu_of
-from ardm.nn.paper_transformer import PaperBlock, through
+from ardm.nn.paper_transformer import PaperBlock, run_blocks
 
 
 @pytest.fixture(params=[False, True], ids=["as it stands", "as compiled"])
@@ -65,4 +65,4 @@ def test_paper_blocks_add_up(generator):
         expected = expected + block.output(mixed.transpose(1, 2).reshape(2, 5, 8))
         hidden = F.gelu(block.expand(block.mlp_norm(expected)), approximate="tanh")
         expected = expected + block.contract(hidden)
-    torch.testing.assert_close(through(blocks, x), expected)
+    torch.testing.assert_close(run_blocks(blocks, x), expected)

@@ -10,8 +10,7 @@ from tiny import tiny_config, tiny_image_config, tiny_sound_config
 
 from ardm.build import build_ardm
 from ardm.config import PaperTransformerConfig, PaperUNetConfig
-from ardm.nn import recorded
-from ardm.nn.recorded import RecordedModel, for_many_calls, size_to_compile, with_rows
+from ardm.nn.recorded import RecordedModel, recorded, size_to_compile, with_rows
 
 CONFIGS = {
     "text": (tiny_config(), 27),
@@ -31,8 +30,8 @@ CONFIGS = {
 @pytest.fixture
 def unrecorded(monkeypatch):
     """Neither recorded nor compiled, as only a GPU can."""
-    monkeypatch.setattr(recorded, "Recorded", lambda function: function)
-    monkeypatch.setattr(recorded, "compile_blocks", lambda network: None)
+    monkeypatch.setattr("ardm.nn.recorded.Recorded", lambda function: function)
+    monkeypatch.setattr("ardm.nn.recorded.compile_blocks", lambda network: None)
 
 
 def make(name, generator):
@@ -89,7 +88,7 @@ def test_networks_are_compiled_for_enough_calls_of_batches(num_items, batch_size
 
 def test_a_cpu_calls_the_model_itself():
     model = build_ardm(tiny_config(), 27)
-    with for_many_calls(model, num_items=10**6, batch_size=4, num_calls=10) as called:
+    with recorded(model, num_items=10**6, batch_size=4, num_calls=10) as called:
         assert called is model
 
 

@@ -47,11 +47,11 @@ def files(tmp_path) -> dict[str, Path]:
 
 def test_bundled_names_are_found_and_paths_come_first(bundled, tmp_path, monkeypatch):
     assert list(pretrained.bundled_models()) == ["audio", "images", "text"]
-    assert ardm.load("text").exact.identity == tiny_exact("text").exact.identity
+    assert pretrained.load("text").exact.identity == tiny_exact("text").exact.identity
     save_model(tmp_path / "images", tiny_exact("grey"))
     assert pretrained.find_model(tmp_path / "images") == tmp_path / "images"
     monkeypatch.chdir(tmp_path)
-    assert ardm.load("images").exact.identity == tiny_exact("grey").exact.identity
+    assert pretrained.load("images").exact.identity == tiny_exact("grey").exact.identity
 
 
 @pytest.mark.parametrize("source", ["nothing", "bundled/missing.model", "/no/such/model", "../a/b", "./x"])
@@ -76,22 +76,22 @@ class FakeHub(SimpleNamespace):
 def test_models_of_the_hub(bundled, monkeypatch):
     hub = FakeHub(files=["README.md", "audio.model"], folder=bundled)
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
-    assert ardm.load("someone/speech").exact.identity == tiny_exact("sound").exact.identity
+    assert pretrained.load("someone/speech").exact.identity == tiny_exact("sound").exact.identity
     assert pretrained.find_model("someone/speech/text.model") == bundled / "text.model"
     with pytest.raises(CheckpointError, match="no model at someone/else, and the Hugging Face hub gave none: 404"):
-        ardm.load("someone/else")
+        pretrained.load("someone/else")
     hub.files = ["a.model", "b.safetensors"]
     with pytest.raises(CheckpointError, match="has a.model, b.safetensors; name one, as someone/speech/FILE"):
-        ardm.load("someone/speech")
+        pretrained.load("someone/speech")
     hub.files = ["README.md"]
     with pytest.raises(CheckpointError, match="has no model file"):
-        ardm.load("someone/speech")
+        pretrained.load("someone/speech")
 
 
 def test_the_hub_needs_its_package(bundled, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(CheckpointError, match="pip install huggingface_hub"):
-        ardm.load("someone/speech")
+        pretrained.load("someone/speech")
 
 
 def test_the_two_functions_take_bundled_models(bundled):

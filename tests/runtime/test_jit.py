@@ -38,6 +38,6 @@ def test_functions_are_compiled_without_a_cache_where_none_can_be_written(tmp_pa
     (tmp_path / "file").touch()
     places = dict.fromkeys(("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME"), nowhere) | {"PYTHONPATH": str(tmp_path)}
     command = [sys.executable, "-B", "-W", "error", "-c", SCRIPT]
-    result = subprocess.run(command, env=os.environ | places, capture_output=True, text=True)
+    result = subprocess.run(command, env=os.environ | places, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr
     assert result.stdout.split() == [str(package / "__init__.py"), *["4194304"] * 4]

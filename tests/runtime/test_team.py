@@ -1,15 +1,14 @@
 """Several processes that train one model, by Gloo on CPUs: the same result as one process, whatever their number."""
 
 import json
-import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 from invoke import output
+from launched import ByTorchrun, Ended
 from tiny import TEXT
 
 from ardm.checkpoint import load_model, read_tensors
@@ -29,20 +28,17 @@ def arguments(folder: Path, *flags: str) -> list[str]:
     return ["train", "text", "--data", str(data), "--out", str(folder), *FLAGS, *flags]
 
 
-def in_two(words: list[str]) -> subprocess.CompletedProcess[str]:
+def in_two(words: list[str]) -> Ended:
     """A program in two processes."""
-    launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, "-m", *launcher, *words]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+    return ByTorchrun.run(words, 2).end()
 
 
-def run_in_two(words: list[str]) -> subprocess.CompletedProcess[str]:
+def run_in_two(words: list[str]) -> Ended:
     """A command of ours in two processes."""
     return in_two(["-m", "ardm", *words])
 
 
-def train_in_two(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+def train_in_two(folder: Path, *flags: str) -> Ended:
     """The training in two processes."""
     return run_in_two(arguments(folder, *flags))
 
@@ -74,10 +70,10 @@ LOGGED = ["--log-every", "1", "--eval-every", "4"]
 def test_two_processes_train_as_one_and_the_first_speaks_and_writes(tmp_path):
     train_in_one(tmp_path / "one", "--steps", "9", *LOGGED)
     output = train_in_two(tmp_path / "two", "--steps", "9", "--resume", *LOGGED)  # nothing is there to resume
-    assert output.returncode == 0, output.stderr
+    assert output.status == 0, output.said
     assert_alike(tmp_path / "one", tmp_path / "two")
-    assert output.stdout.count("done at step 9") == 1
-    assert output.stderr.count("9 steps of 8 items in 2 shards across 2 processes on cpu") == 1
+    assert output.output.count("done at step 9") == 1
+    assert output.said.count("9 steps of 8 items in 2 shards across 2 processes on cpu") == 1
     assert len((tmp_path / "two" / "metrics.jsonl").read_text().splitlines()) == 9 + 3
     assert load_model(tmp_path / "two").config.train.num_shards == 2
     assert not list((tmp_path / "two").glob("*.partial"))
@@ -88,7 +84,7 @@ def test_a_run_moves_between_numbers_of_processes(tmp_path):
         train_in_one(folder, "--steps", "3")
     train_in_one(tmp_path / "one", "--steps", "6", "--resume")
     output = train_in_two(tmp_path / "moved", "--steps", "6", "--resume")
-    assert "resumed at step 3 of 6" in output.stderr
+    assert "resumed at step 3 of 6" in output.said
     for folder in (tmp_path / "one", tmp_path / "moved"):
         train_in_one(folder, "--steps", "9", "--resume")
     assert_alike(tmp_path / "one", tmp_path / "moved")
@@ -97,9 +93,9 @@ def test_a_run_moves_between_numbers_of_processes(tmp_path):
 def test_a_run_begun_by_one_process_goes_on_in_two_with_other_shards(tmp_path):
     assert main(arguments(tmp_path / "run", "--steps", "2")) == 0
     refused = train_in_two(tmp_path / "run", "--steps", "4", "--resume")
-    assert refused.stderr.count("2 processes cannot share a batch evenly with --shards 1: give --shards 2") == 1
+    assert refused.said.count("2 processes cannot share a batch evenly with --shards 1: give --shards 2") == 1
     output = train_in_two(tmp_path / "run", "--steps", "4", "--resume", "--shards", "2")
-    assert output.returncode == 0, output.stderr
+    assert output.status == 0, output.said
     assert main(arguments(tmp_path / "run", "--steps", "5", "--resume", "--shards", "1")) == 0
 
 
@@ -108,8 +104,8 @@ def test_a_run_moves_to_processes_that_share_weights_out_and_back(tmp_path):
         train_in_one(folder, "--steps", "3", *LOGGED)
     train_in_one(tmp_path / "one", "--steps", "6", "--resume", *LOGGED)
     output = train_in_two(tmp_path / "moved", "--fsdp", "--steps", "6", "--resume", *LOGGED)
-    assert output.returncode == 0, output.stderr
-    assert "across 2 processes that shard the weights on cpu" in output.stderr
+    assert output.status == 0, output.said
+    assert "across 2 processes that shard the weights on cpu" in output.said
     assert_alike(tmp_path / "one", tmp_path / "moved")
     assert (tmp_path / "moved" / "model.safetensors").stat().st_size == (
         tmp_path / "one" / "model.safetensors"
@@ -119,27 +115,27 @@ def test_a_run_moves_to_processes_that_share_weights_out_and_back(tmp_path):
 
 def test_weights_in_pieces_train_like_whole_ones(tmp_path):
     done = in_two([str(Path(__file__).parents[1] / "helpers" / "sharing_worker.py"), str(tmp_path)])
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.said
 
 
 LEAVING = """
 import torch
 import torch.distributed as dist
-from ardm.runtime.launch import leave
+from ardm.runtime.launch import exit_process
 
 dist.init_process_group("gloo")
 group = dist.group.WORLD
 for _ in range(100):
     dist.all_gather([torch.empty(100_000) for _ in range(2)], torch.ones(100_000), async_op=True)
 dist.destroy_process_group()
-leave(0)
+exit_process(0)
 """
 
 
 def test_a_process_that_leaves_is_not_aborted_by_tensors_still_under_way(tmp_path):
     (tmp_path / "leaving.py").write_text(LEAVING)
     done = in_two([str(tmp_path / "leaving.py")])
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.said
 
 
 def test_weights_are_shared_out_by_torchrun_alone(tmp_path, capsys):
@@ -153,8 +149,8 @@ def test_two_processes_score_as_one(flags, tmp_path, capsys):
     words = ["eval", str(tmp_path / "run"), str(tmp_path / "text.txt"), "--items", "7", "--batch-size", "3", "--json"]
     alone = json.loads(output(capsys, [*words, *flags]))
     together = run_in_two([*words, *flags])
-    assert together.returncode == 0, together.stderr
-    shared = json.loads(together.stdout)
+    assert together.status == 0, together.said
+    shared = json.loads(together.output)
     for name in ("bits_per_dim", "half_width"):
         assert shared.pop(name) == pytest.approx(alone.pop(name), rel=1e-5)
     alone.pop("draws_half_width", None), shared.pop("draws_half_width", None)
@@ -166,14 +162,14 @@ def test_two_processes_sample_as_one(tmp_path, capsys):
     words = ["sample", str(tmp_path / "run"), "-n", "5", "--batch-size", "2", "--calls", "4", "--chain"]
     alone = output(capsys, words)
     together = run_in_two(words)
-    assert together.returncode == 0, together.stderr
-    assert together.stdout == alone
+    assert together.status == 0, together.said
+    assert together.output == alone
 
 
 def test_bad_usage_is_said_once(tmp_path):
     output = train_in_two(tmp_path / "run", "--shards", "3", "--batch-size", "9")
-    assert output.returncode != 0
-    assert output.stderr.count("ardm: 2 processes cannot share a batch evenly with --shards 3: give --shards") == 1
+    assert output.status != 0
+    assert output.said.count("ardm: 2 processes cannot share a batch evenly with --shards 3: give --shards") == 1
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 

@@ -51,7 +51,7 @@ def test_a_schedule_in_random_orders_has_a_bound(loaded, items):
 
 @pytest.mark.parametrize("schedule", [None, uniform_schedule(16, 5)])
 def test_a_named_order_is_scored_exactly(loaded, items, schedule):
-    result = score(loaded, items, schedule, "halton", words="my schedule")
+    result = score(loaded, items, schedule, "halton", schedule_name="my schedule")
     chosen = schedule or full_schedule(16)
     orders, _ = make_orders("halton", chosen, 4, (16,), seeded())
     bits = exact_bits(loaded.ardm, items, orders, chosen)

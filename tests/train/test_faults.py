@@ -19,10 +19,11 @@ from launched import PATIENCE, ByTorchrun, Training, environment, is_alive, kill
 from test_train import CPU, assert_same_state, metrics, train
 from tiny import TEXT, tiny_config, tiny_corpus
 
-from ardm.checkpoint import MODEL_FILE, load_model, read_tensors
+from ardm.checkpoint import load_model, read_tensors
 from ardm.cli.main import main
 from ardm.cli.train import interrupts
 from ardm.errors import ArdmError, CheckpointError
+from ardm.names import MODEL_FILE
 from ardm.runtime.launch import END_BY_SIGNAL
 from ardm.train.loop import run_training
 from ardm.train.metrics import METRICS_FILE

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ardm.depth import checked_classes
 from ardm.likelihood import (
     ALONE,
     Estimate,
@@ -29,7 +30,7 @@ from ardm.likelihood import (
     mean_bits,
     passes_in_words,
 )
-from ardm.model import NetworkModel
+from ardm.model import NetworkModel, evaluating
 from ardm.objective import Losses
 from ardm.orders import check_orders, random_orders
 from ardm.parametrizations import Parametrization
@@ -113,6 +114,7 @@ class Autoregressive(NetworkModel):
 
         A permuted network takes each item in a fresh uniform order.
         """
+        x = checked_classes(x, self.num_classes)
         bits = self._bits(x, self.draw_orders(len(x), generator)) / self.num_variables
         return Losses(bits_per_dim=bits, cross_entropy=torch.zeros_like(bits))
 
@@ -157,17 +159,16 @@ def score(
         for _ in range(num_passes)
         for items in x.split(batch_size)
     )
-    scores = evaluate_batches(batches, lambda batch: model.bits(*batch).double(), on_batch, team)
+    with evaluating(model):
+        scores = evaluate_batches(batches, lambda batch: model.bits(*batch).double(), on_batch, team)
     bits = torch.cat(scores).view(num_passes, len(x)).mean(0).to(x.device)
     passes = passes_in_words(num_passes)
     estimator = f"mean over random orders, {passes}" if model.is_permuted else "exact, left to right"
     return mean_bits(bits, model.num_variables, estimator, is_exact=not model.is_permuted)
 
 
-def sample(
-    model: Autoregressive, num_items: int, generator: torch.Generator, *, temperature: float = 1.0
-) -> Int[Tensor, "B D"]:
-    """Items drawn in D calls, in orders from `draw_orders`; exact at temperature 1.
+def sample(model: Autoregressive, num_items: int, generator: torch.Generator) -> Int[Tensor, "B D"]:
+    """Items drawn in D calls, in orders from `draw_orders`; exact.
 
     >>> import dataclasses, torch
     >>> from ardm import build, config, presets
@@ -177,13 +178,11 @@ def sample(
     >>> sample(build.build_model(run, num_classes=27), 3, torch.Generator()).shape
     torch.Size([3, 8])
     """
-    *_, last = sample_chain(model, num_items, generator, temperature=temperature)
+    *_, last = sample_chain(model, num_items, generator)
     return last
 
 
-def sample_chain(
-    model: Autoregressive, num_items: int, generator: torch.Generator, *, temperature: float = 1.0
-) -> Iterator[Int[Tensor, "B D"]]:
+def sample_chain(model: Autoregressive, num_items: int, generator: torch.Generator) -> Iterator[Int[Tensor, "B D"]]:
     """The items of `sample` after each call, K where nothing is drawn yet."""
     order = model.draw_orders(num_items, generator)
     x = torch.full_like(order, model.depth.absorbing_value)
@@ -192,9 +191,9 @@ def sample_chain(
     for d in range(model.num_variables):
         where = order[:, d : d + 1]
         parent = torch.full_like(where, model.depth.absorbing_value)
-        with torch.no_grad():  # not around the yield, where the caller may want gradients
+        with torch.no_grad(), evaluating(model):  # not around the yield, where the caller may train
             children = model.parametrization.children(next_outputs(x, d)[:, None], parent, 0)
-        x = x.scatter(1, where, children.sample(generator, temperature=temperature))
+        x = x.scatter(1, where, children.sample(generator))
         is_hidden = is_hidden.scatter(1, where, False)
         yield x.masked_fill(is_hidden, model.num_classes)
 

@@ -25,6 +25,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ardm.baselines.noise import Absorbing, NoiseProcess
+from ardm.depth import checked_classes
 from ardm.distributions import sample_categorical
 from ardm.likelihood import (
     ALONE,
@@ -37,7 +38,7 @@ from ardm.likelihood import (
     passes_in_words,
     stratified_half_width,
 )
-from ardm.model import ARDM
+from ardm.model import ARDM, evaluating
 from ardm.objective import Losses, stratified_steps
 from ardm.parametrizations import DataParametrization
 
@@ -123,7 +124,7 @@ class D3PM(nn.Module):
 
     def losses(self, x: Int[Tensor, "B D"], generator: torch.Generator) -> Losses:
         """An unbiased estimate of each item's bound, and its cross-entropy; steps are stratified over the batch."""
-        step = 1 + stratified_steps(len(x), self.process.num_steps, generator)
+        x, step = checked_classes(x, self.num_classes), 1 + stratified_steps(len(x), self.process.num_steps, generator)
         return self.losses_of(x, self.process.sample(x, step, generator), step)
 
     def losses_of(self, x: Int[Tensor, "B D"], xt: Int[Tensor, "B D"], step: Int[Tensor, "B"]) -> Losses:
@@ -131,9 +132,9 @@ class D3PM(nn.Module):
         log_x0 = self(xt, step)
         step_nats = self.process.step_nats(log_x0, x, xt, step).sum(1)
         nats = self.process.num_steps * step_nats + self.prior_nats(x)
-        surprise = -log_x0.gather(-1, x[..., None])[..., 0].masked_fill(~self.process.unknown(xt), 0.0)
+        hidden_nats = -log_x0.gather(-1, x[..., None])[..., 0].masked_fill(~self.process.unknown(xt), 0.0)
         per_bit = self.num_variables * math.log(2)  # from nats per item to bits per variable
-        return Losses(bits_per_dim=nats / per_bit, cross_entropy=surprise.sum(1) / per_bit)
+        return Losses(bits_per_dim=nats / per_bit, cross_entropy=hidden_nats.sum(1) / per_bit)
 
 
 def from_ardm(model: ARDM, num_steps: int) -> D3PM:
@@ -180,7 +181,8 @@ def bound(
         for row in steps
         for items, step in zip(x.split(batch_size), row.split(batch_size), strict=True)
     )
-    losses = evaluate_batches(batches, lambda batch: model.losses_of(*batch).bits_per_dim.double(), on_batch, team)
+    with evaluating(model):
+        losses = evaluate_batches(batches, lambda batch: model.losses_of(*batch).bits_per_dim.double(), on_batch, team)
     bits = torch.cat(losses).view(num_passes, len(x)).to(x.device)
     return Estimate(
         bits_per_dim=bits.mean().item(),
@@ -215,7 +217,8 @@ def bound_all_steps(
         total = model.prior_nats(items).double()
         for number in range(1, model.process.num_steps + 1):
             step = torch.full(items.shape[:1], number, device=x.device)
-            total += model.step_nats(items, model.process.sample(items, step, generator), step)
+            with evaluating(model):
+                total += model.step_nats(items, model.process.sample(items, step, generator), step)
             on_batch(len(items))
         nats.append(total)
     estimator = f"bound of {model.process.num_steps} steps of diffusion, all of them"
@@ -241,6 +244,6 @@ def sample_chain(model: D3PM, num_items: int, generator: torch.Generator) -> Ite
     x = model.process.sample_last(num_items, model.num_variables, generator)
     for number in range(model.process.num_steps, 0, -1):
         step = torch.full((num_items,), number, device=x.device)
-        with torch.no_grad():  # not around the yield, where the caller may want gradients
+        with torch.no_grad(), evaluating(model):  # not around the yield, where the caller may train
             x = sample_categorical(model.process.log_reverse(model(x, step), x, step), generator)
         yield x

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from ardm.config import PaperTransformerConfig, TransformerConfig
 from ardm.nn.layers import ReadOut, embed, linear, rms_norm, sinusoids
-from ardm.nn.paper_transformer import NORM_EPSILON, PaperBlock, initialise_like_the_paper, through
+from ardm.nn.paper_transformer import NORM_EPSILON, PaperBlock, initialise_like_the_paper, run_blocks
 from ardm.nn.transformer import Block, Rotation, rotary_angles, rotary_angles_at
 
 Config = TransformerConfig | PaperTransformerConfig
@@ -46,7 +46,7 @@ class ShiftedTransformer(nn.Module):
     def trunk(self, x: Float[Tensor, "B D C"], *rotations: Rotation) -> Float[Tensor, "B D O"]:
         """Outputs from embedded tokens; our blocks take rotations, the paper's take none."""
         if self.norm is not None:
-            last: Tensor = self.norm(through(self.blocks, x))
+            last: Tensor = self.norm(run_blocks(self.blocks, x))
         else:
             for block in self.blocks:
                 x = block(x, *rotations)

@@ -41,9 +41,9 @@ class CausalWaveNet(nn.Module):
         for block in self.blocks:
             x, skip = block(x)
             total = total + skip
-        return self.ending(total)
+        return self.read_out(total)
 
-    def ending(self, total: Float[Tensor, "B D F"]) -> Float[Tensor, "B D O"]:
+    def read_out(self, total: Float[Tensor, "B D F"]) -> Float[Tensor, "B D O"]:
         """Outputs from the sum of skips."""
         return full_precision(self.head, F.relu(self.last(total / math.sqrt(len(self.blocks)))))
 
@@ -71,7 +71,7 @@ class IncrementalWaveNet:
             x, skip = block.gated(x, convolution(x))
             total = total + skip
         self.num_seen += 1
-        return self.network.ending(total)[:, 0]
+        return self.network.read_out(total)[:, 0]
 
     def _input(self, tokens: Int[Tensor, "B 1"], is_real: Bool[Tensor, "B 1"]) -> Float[Tensor, "B 1 F"]:
         layer = self.network.input

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from ardm.errors import UsageError
-from ardm.names import NamedOrder
+from ardm.names import ORDER_NAMES, NamedOrder
 from ardm.runtime.launch import launched_rank
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 OrderName = Literal["random", NamedOrder]
 Order = Annotated[OrderName, tyro.conf.arg(help="Order of the variables; random draws one for each item.")]
+CODING_ORDERS = f"{', '.join(name for name in ORDER_NAMES if name != 'pseudorandom')} or pseudorandom:SEED"
 OutputPath = Annotated[Path | None, tyro.conf.arg(aliases=["-o"])]
 BatchSize = Annotated[int, tyro.conf.arg(help="Rows that the network evaluates at once; lower it if memory runs out.")]
 Seed = Annotated[int, tyro.conf.arg(help="Seed of the random draws.")]
@@ -102,7 +103,7 @@ def facts_of(trained: "AnyTrained") -> dict[str, Any]:
     from ardm.build import build_model
 
     config, model = trained.config, trained.model
-    if next(model.parameters(), None) is None:  # an exact model was made from one with parameters
+    if next(model.parameters(), None) is None:  # an exact model: count those of its original
         model = build_model(config, model.num_classes)
     return {
         "preset": config.preset,

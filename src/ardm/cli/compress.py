@@ -4,13 +4,15 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ardm.cli.common import Device, OutputPath, require_positive
+from ardm.cli.common import CODING_ORDERS, Device, OutputPath, require_positive
 from ardm.errors import ArdmError, UsageError
+from ardm.names import ARCHIVE_SUFFIX, SINGLE_SUFFIX
 from ardm.runtime.files import check_writable, check_writable_folder, to_json
 
 if TYPE_CHECKING:
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from ardm.compression.outcomes import Done, Outcome
     from ardm.compression.workers import Workers
 
-SINGLE_SUFFIX, ARCHIVE_SUFFIX = ".ardm", ".ardma"
 COMPRESSED = ("file", "bytes before", "after", "ratio", "bits/variable", "seconds")
 RESTORED = ("file", "bytes restored", "compressed", "ratio", "bits/variable", "seconds")
 """Titles of the columns."""
@@ -40,8 +41,7 @@ class Compress:
     bundled model for images, sound or text, by the suffix of each file."""
     calls: int | None = None
     """Network calls per window; fewer are faster but make files longer. Default: the model's own choice."""
-    order: str | None = None
-    """raster, reverse, spaced, halton, strands or pseudorandom:SEED. Default: the model's own choice."""
+    order: Annotated[str | None, tyro.conf.arg(help=f"{CODING_ORDERS}. Default: the model's own choice.")] = None
     output: OutputPath = None
     """A folder, where the files of a given folder F become F/...; a name ending in .ardma for one archive; for a
     single file also a name ending in .ardm. Default: FILE.ardm next to each file."""
@@ -125,7 +125,7 @@ class Decompress:
     """The exact models that the files were made with. Nothing is restored if one is missing. Default: the bundled
     models."""
     entry: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """Restore only this entry of archives; may be repeated."""
+    """Restore only this entry of an archive."""
     output: OutputPath = None
     """A folder, where the files of given folders keep their relative paths; to restore a single file, also a name
     with a suffix. Default: next to each file, and for an archive in a folder named after it."""
@@ -176,10 +176,14 @@ def report_on_leader(
     command: Compress | Decompress, work: "Callable[[Workers], Outcome]", columns: tuple[str, ...]
 ) -> None:
     """Share work among all processes, and report its outcome from the first one."""
-    from ardm.compression.workers import run_on_leader
+    from ardm.compression.content_codec import load_codec
+    from ardm.compression.workers import Workers
     from ardm.runtime.device import Runtime
+    from ardm.runtime.team import joined_team
 
-    outcome = run_on_leader(Runtime.choose(command.device).device, work)
+    device = Runtime.choose(command.device).device
+    with joined_team(device) as team:
+        outcome = Workers(team, partial(load_codec, device=device)).run_on_leader(work)
     if outcome is not None:
         report(outcome, columns, as_json=command.json)
 

@@ -25,7 +25,7 @@ class Data:
 
     name: Annotated[tyro.conf.Positional[DataName], tyro.conf.arg(metavar="NAME")]
     """text8, cifar10 or sc09 (only checked: Speech Commands, 2.4 GB, must be fetched by hand); with --pack also your
-    own text, bytes, images or audio; packed, to check every bit of a packed data set."""
+    own text, bytes, images or audio; `packed` checks every bit of a packed data set."""
     root: Path
     """Folder that holds the data set or to which it is fetched; your own text may be a file."""
     pack: Path | None = None

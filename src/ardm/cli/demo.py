@@ -50,12 +50,12 @@ class Demo:
         from ardm.apps.demo.tables import blocks_of, notes_of, screen_table
         from ardm.compression.sources import BUNDLED_SUFFIXES
 
-        say = _clocked()
+        log = _clocked()
         suffixes = {name: BUNDLED_SUFFIXES[name] for name in MODELS}
         models, left_out = load_demo_models(find_examples(self.examples), suffixes, self.device)
         for line in left_out:
-            say(line)
-        results = run_demo(models, left_out, self.output, self.seed, say)
+            log(line)
+        results = run_demo(models, left_out, self.output, self.seed, log)
         report = self.output / REPORT
         write_file(report, report_page(results).encode())
         blocks, notes = blocks_of(results), notes_of(results)

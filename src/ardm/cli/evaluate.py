@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 class Evaluate:
     """Score data: its bits under a model, with a 95% interval.
 
-    By default this is the bound over random orders; with --order, the exact bits in that order; with --calls, those of
-    a schedule of this many calls; with --diffusion-steps, the bound of a D3PM. A baseline is scored by its own method:
+    By default this is the bound over random orders; with --order, the exact bits in that order; with --calls, the bits
+    for that number of calls; with --diffusion-steps, the bound of a D3PM. A baseline is scored by its own method:
     the bound of its diffusion steps, the bits in its order, or their mean over random orders. A text shorter than an
-    item is scored with the rest of the item hidden, in as many random orders as there are passes or in --order.
+    item is scored with the rest of the item hidden.
     """
 
     model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
@@ -142,8 +142,8 @@ class Evaluate:
         require_calls(self.calls, loaded.ardm.num_stages)
         if self.calls is not None and self.schedule == "planned" and self.order != "strands":
             warn_about_profile(loaded)
-        schedule = make_schedule(loaded.trained, self.calls, self.schedule, last_step=num_variables)
+        schedule = make_schedule(loaded, self.calls, self.schedule, last_step=num_variables)
         kind = "" if self.order == "strands" else f"{self.schedule} schedule, "
-        words = "one variable per call" if self.calls is None else f"{kind}{schedule.num_calls} calls"
+        name = "one variable per call" if self.calls is None else f"{kind}{schedule.num_calls} calls"
         with progress("calls", schedule.num_calls * len(loaded.runtime.team.share_of(len(x)))) as advance:
-            return score(loaded, x, schedule, self.order, words, replace(options, on_batch=advance))
+            return score(loaded, x, schedule, self.order, name, replace(options, on_batch=advance))

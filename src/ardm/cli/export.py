@@ -2,25 +2,19 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import tyro
 
-from ardm.cli.common import Device, Seed, progress, require_calls, require_positive
+from ardm.cli.common import CODING_ORDERS, Device, Seed, progress, require_calls, require_positive
 from ardm.errors import UsageError
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from ardm.checkpoint import TrainedModel
-
-PASSES = 4
 DEFAULT_CALLS = {"text": 100, "images": 100, "sound": 500}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """Make an exact model from a run, for `ardm compress`: integers, the same on every machine, and the best order."""
+    """Make an exact model for `ardm compress` from a run: integers that agree on every machine, and the best order."""
 
     run_folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """A run's folder or a model file."""
@@ -30,8 +24,7 @@ class Export:
     """The data that the run was trained on; by default where the run found it."""
     calls: int | None = None
     """Network calls per item that the exact model makes by default, at most one per variable; 100, or 500 for sound."""
-    order: str | None = None
-    """raster, reverse, spaced, halton, strands or pseudorandom:SEED; by default the one that codes best."""
+    order: Annotated[str | None, tyro.conf.arg(help=f"{CODING_ORDERS}; by default the one that codes best.")] = None
     items: int = 64
     """Number of training items that calibrate the scales of activations."""
     valid_items: int = 8
@@ -42,12 +35,9 @@ class Export:
     def run(self) -> None:
         """Round the network, choose order and schedules, write the file, and print what rounding costs."""
         require_positive(items=self.items, valid_items=self.valid_items, calls=self.calls)
-        import torch
-
         from ardm.checkpoint import save_model
         from ardm.codec.coding_plan import parse_order
-        from ardm.data.corpus import spread
-        from ardm.export import SCHEDULE_KINDS, export_model, num_tried
+        from ardm.export import COST_PASSES, choose_items, export_model, num_rows, rounding_cost
         from ardm.media import load_corpus
         from ardm.tasks.load import load
         from ardm.tasks.plan import planning_losses, profile_warning
@@ -59,31 +49,19 @@ class Export:
         calls = self.calls or DEFAULT_CALLS[trained.config.data.medium]
         require_calls(calls, trained.model.num_stages)
         corpus = load_corpus(trained.config.data, self._data_path())
-        shape = trained.model.shape
-        train = corpus.items("train", shape)
-        calibrating = torch.from_numpy(train[spread(self.items, len(train))]).long()
-        chosen = torch.from_numpy(corpus.items("valid", shape)[: self.valid_items].copy()).long()
-        num_items = (0 if order else num_tried(chosen)) + len(SCHEDULE_KINDS) * len(chosen)
-        with progress("trying orders and schedules", calls * num_items) as advance:
-            exact = export_model(
-                trained,
-                calibrating,
-                chosen,
-                planning_losses(trained),
-                num_calls=calls,
-                order=order,
-                seed=self.seed,
-                on_step=advance,
-            )
+        calibrating, held_out = choose_items(corpus, trained.model.shape, self.items, self.valid_items)
+        with progress("trying orders and schedules", num_rows(held_out, calls, order)) as advance:
+            how: Any = {"num_calls": calls, "order": order, "seed": self.seed, "on_step": advance}
+            exact = export_model(trained, calibrating, held_out, planning_losses(trained), **how)
         save_model(self.output, exact)
         part = exact.exact
         assert part is not None
         schedule = part.coding.schedules[part.coding.default]
         print(f"{self.output}: {self.output.stat().st_size:,} bytes, model {part.identity.hex()}")
         print(f"codes in {schedule.num_calls} calls, {part.coding.order.name} order")
-        before, after = (mean_bound(model, chosen, self.seed) for model in (trained, exact))
+        before, after = rounding_cost(trained, exact, held_out, self.seed)
         cost = f"{before:.4f} to {after:.4f} bits per variable, {100 * (after / before - 1):+.2f}%"
-        print(f"rounding: {cost} (bound, {PASSES} passes over {len(chosen)} held-out items)")
+        print(f"rounding: {cost} (bound, {COST_PASSES} passes over {len(held_out)} held-out items)")
         if warning := profile_warning(trained.profile_source):
             print(f"its planned schedules are not the best: {warning}")
 
@@ -94,14 +72,3 @@ class Export:
         if path is None:
             raise UsageError(f"{self.run_folder} does not say where its data is; give it with --data")
         return path
-
-
-def mean_bound(trained: "TrainedModel", items: "Tensor", seed: int) -> float:
-    """The bound in bits per dimension, with the same random draws for every model."""
-    import torch
-
-    from ardm.likelihood import bound
-
-    device = next(trained.model.buffers()).device
-    generator = torch.Generator(device).manual_seed(seed)
-    return bound(trained.model, items.to(device), generator, num_passes=PASSES, batch_size=16).bits_per_dim

@@ -27,7 +27,7 @@ from ardm.cli.sample import Infill, Sample
 from ardm.cli.serve import Serve
 from ardm.cli.train import Train, check_unknown, in_flags, train_command
 from ardm.errors import UsageError
-from ardm.runtime.launch import END_BY_SIGNAL, elect_reporter, leave, num_launched, say
+from ardm.runtime.launch import END_BY_SIGNAL, elect_reporter, exit_process, num_launched, print_reason
 from ardm.runtime.signals import Terminated, ignore_signals, raise_signals
 
 COMMANDS: tuple[type, ...] = (Train, Evaluate, Sample, Infill, Plan, Export, Compress, Decompress)
@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt as interruption:
         return end_by(interruption)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone
+        sys.stderr.close()  # the reader of our output is gone
         return 1
     except Exception as error:
         if debug:
@@ -73,20 +73,20 @@ def main(arguments: list[str] | None = None) -> int:
 
 def parse(arguments: list[str]) -> Any:
     """The command that the arguments name; a one-line UsageError if there is none."""
-    complaint, name = io.StringIO(), name_of(arguments)
+    captured, name = io.StringIO(), name_of(arguments)
     if {"-h", "--help"} & {*arguments}:
         join_help_lines()
     train = train_command(arguments) if name == "ardm train" else Train  # its flags depend on the preset
     commands: Any = Union[Annotated[train, tyro.conf.subcommand("train")], *get_args(Command)[1:]]
     try:
-        with contextlib.redirect_stderr(complaint):
+        with contextlib.redirect_stderr(captured):
             named: Any = {"prog": "ardm", "description": DESCRIPTION, "config": PARSING}
             command, unknown = tyro.cli(commands, args=arguments, return_unknown_args=True, **named)
     except SystemExit as stop:
         if not stop.code:
             raise
         several = several_files(name, arguments)
-        raise UsageError(several or in_flags(one_line(complaint.getvalue(), name, arguments))) from None
+        raise UsageError(several or in_flags(one_line(captured.getvalue(), name, arguments))) from None
     except ValueError as error:  # a configuration that makes no sense
         raise UsageError(in_flags(str(error))) from None
     if unknown:
@@ -120,7 +120,7 @@ def check_launch(command: object) -> None:
 def fail(message: str, status: int) -> int:
     """Print an error as one line on stderr, from one process only, and return the exit status."""
     if elect_reporter():
-        say(" ".join(message.split()), names_process=status != BAD_USAGE)  # bad usage is the same in every process
+        print_reason(" ".join(message.split()), names_process=status != BAD_USAGE)  # usage errors are the same in all
     return status
 
 
@@ -143,4 +143,4 @@ def entry_point() -> None:
         ignore_signals()  # torchrun may still send one to a process that has finished
     except KeyboardInterrupt as interruption:
         status = end_by(interruption)
-    leave(status)
+    exit_process(status)

@@ -90,11 +90,11 @@ def flags_of(command: Any) -> dict[str, str]:
 def one_line(box: str, name: str, arguments: Sequence[str]) -> str:
     """The text of tyro's framed message as one line that ends with the command's --help."""
     [title], *paragraphs = _paragraphs(box)
-    said = [_in_words(paragraph) for paragraph in paragraphs if not paragraph[0].startswith(LEFT_OUT)]
+    parts = [_in_words(paragraph) for paragraph in paragraphs if not paragraph[0].startswith(LEFT_OUT)]
     if title == "Missing subcommand":
         wrong = [word for word in arguments if not word.startswith("-") and word not in name.split()]
-        said.insert(0, f"there is no {name} {wrong[0]}" if wrong else title)
-    sentences = ". ".join(sentence.rstrip(".") for sentence in said)
+        parts.insert(0, f"there is no {name} {wrong[0]}" if wrong else title)
+    sentences = ". ".join(sentence.rstrip(".") for sentence in parts)
     return re.sub(r"'what\.", "'", sentences) + f"; see {name} --help"
 
 

@@ -32,7 +32,7 @@ class Plan:
     calls: int
     """The budget: network calls per item, over all stages."""
     split: StageSplit = "joint"
-    """How several stages share the calls: so that the fewest bits are lost, or evenly (the paper's)."""
+    """How several stages share the calls: jointly, losing the fewest bits, or evenly (the paper's way)."""
     method: Smoothing | None = None
     """How a noisy profile is made monotone: by default smooth for a model, sort (the paper's) for a file."""
     output: OutputPath = None
@@ -44,7 +44,7 @@ class Plan:
         """Plan and print."""
         require_positive(calls=self.calls)
         if self.output is not None:
-            from ardm.apps.report.figures import check_image_path
+            from ardm.library.plots import check_image_path
 
             check_image_path(self.output)
         from ardm.planner import plan
@@ -55,7 +55,7 @@ class Plan:
         require_calls(self.calls, len(losses))
         result = plan(losses, self.calls, split=self.split)
         if self.output is not None:
-            from ardm.apps.report.figures import draw_plan
+            from ardm.library.plots import draw_plan
 
             draw_plan(losses, result, self.output, warning)
         if self.json:

@@ -72,7 +72,12 @@ class ReportCalls:
         opening = f"scoring {title}; orders: {1 + len(orders)}, budgets: {len(budgets)}, network calls: {total:,}"
         with progress("calls", total, opening) as advance:
             options = ScoreOptions(num_passes=self.passes, batch_size=self.batch_size, seed=self.seed, on_batch=advance)
-            report = CallsReport(loaded=loaded, x=items, losses=planning_losses(trained), options=options)
+            report = CallsReport(
+                loaded=loaded,
+                x=items,
+                losses=planning_losses(trained),
+                options=options,
+            )
             singles = report.orders(orders)
             rows = report.budgets(budgets, self.schedules, self.planned_in)
         if self.json:
@@ -117,17 +122,17 @@ class ReportPaper:
     def run(self) -> None:
         """Write the report; with --run-missing, first train and measure what is missing."""
         self._check()
-        from ardm.apps.report.figures import require_matplotlib
         from ardm.apps.report.paper.evidence import Evidence
         from ardm.apps.report.paper.missing import run_missing
         from ardm.apps.report.paper.report import MARKDOWN, PAGE, make_report, write_report
+        from ardm.library.plots import require_matplotlib
 
         require_matplotlib()
         evidence = Evidence(self.runs)
         if self.run_missing:
             assert self.data is not None
-            say = partial(print, file=sys.stderr, flush=True)
-            run_missing(evidence, self.scale, self.data, say, only=self.only)
+            log = partial(print, file=sys.stderr, flush=True)
+            run_missing(evidence, self.scale, self.data, log, only=self.only)
         report = make_report(evidence, self.scale, self.output)
         write_report(report, self.output)
         if self.json:

@@ -107,7 +107,7 @@ class SamplerFlags:
         if self.calls is not None and self.schedule == "planned":
             warn_about_profile(loaded)
         steps = () if gaps is None else gaps.steps(model.num_stages)
-        schedule = make_schedule(loaded.trained, self.calls, self.schedule, *steps)
+        schedule = make_schedule(loaded, self.calls, self.schedule, *steps)
         verb = partial(draw, loaded, schedule) if gaps is None else partial(fill, loaded, gaps, schedule)
         self.write(verb, schedule.num_calls, medium, loaded.runtime, gaps)
 
@@ -184,7 +184,7 @@ class Infill(SamplerFlags):
     """A text file, - for standard input, or the text itself; an image or sound file of any size."""
     mask: str | None = None
     """What to fill. Text: a character that marks each gap (by default _), or ranges of positions such as 10:20,35:40
-    (from 0). Images: a rectangle LEFT,TOP,RIGHT,BOTTOM in pixels, or a mask image, white where to fill; by default the
+    (from 0). Images: a rectangle LEFT,TOP,RIGHT,BOTTOM in pixels, or a mask image (white is filled); by default the
     image's transparent pixels. Sound: ranges of time in seconds such as 0.25:0.5."""
 
     def check(self) -> None:

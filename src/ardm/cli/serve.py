@@ -16,9 +16,9 @@ MAX_PORT = 65535
 
 @dataclass(frozen=True, kw_only=True)
 class Serve:
-    """Serve a web page to try models: fill gaps, watch it happen, compress and restore files.
+    """Serve a web page for trying models: fill gaps, watch it happen, compress and restore files.
 
-    Nothing leaves the machine, and the page cannot read its files. Ctrl-C ends it.
+    Nothing leaves the machine, and the page sees only files that you choose. Ctrl-C ends it.
     """
 
     models: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="MODEL...")] = ()

@@ -99,7 +99,7 @@ class Train:
         if self.fsdp and not is_launched():
             raise UsageError("--fsdp shards weights across processes: start them with torchrun ... -m ardm train")
         with joined_team(runtime.device) as team:
-            runtime = replace(runtime, team=team, shares_weights=self.fsdp)
+            runtime = replace(runtime, team=team, shards_weights=self.fsdp)
             run = opened_run(self.config, self.data, self.out, runtime, resume=self.resume, initial=self.start.initial)
             with run as (trainer, notes):
                 for line in (*notes, describe(trainer)) if team.is_first else ():
@@ -172,7 +172,7 @@ def run_with_progress(trainer: "Trainer", folder: Path, minutes: float | None) -
         task = bar.add_task("training", total=config.train.steps, completed=trainer.step)
         lines = StepLines(trainer.step, config.train.steps, deadline)
 
-        def must_leave() -> bool:
+        def should_stop() -> bool:
             return bool(interrupted) or is_orphaned()
 
         def on_step(step: int) -> None:
@@ -199,13 +199,13 @@ def run_with_progress(trainer: "Trainer", folder: Path, minutes: float | None) -
         run_training(
             trainer,
             folder,
-            stop=must_leave,
+            stop=should_stop,
             max_seconds=max_seconds,
             on_metrics=on_metrics,
             on_step=on_step,
             on_profile=on_profile,
         )
-        is_interrupted = trainer.runtime.team.any(must_leave())
+        is_interrupted = trainer.runtime.team.any(should_stop())
     if is_interrupted and not trainer.finished:
         raise ArdmError(f"stopped at step {trainer.step}, which is saved in {folder}; continue with --resume")
     if is_first:
@@ -278,7 +278,7 @@ def describe(trainer: "Trainer") -> str:
     train, num_processes = config.train, runtime.team.size
     shards = f" in {train.num_shards} shards" if train.num_shards > 1 else ""
     processes = f" across {num_processes} processes" if num_processes > 1 else ""
-    processes += " that shard the weights" if runtime.shares_weights else ""
+    processes += " that shard the weights" if runtime.shards_weights else ""
     return (
         f"{config.preset}, {size:,} parameters, {kind}, items of {shape} from {trainer.corpus.title}; {train.steps} "
         f"steps of {train.batch_size} items{shards}{processes} on {runtime.device.type}"

@@ -96,19 +96,22 @@ def check_together(config: RunConfig, arguments: Sequence[str]) -> None:
     no_cross_entropy = f"must be left out: the method {method.name} has no cross-entropy besides its bits"
     no_noise = "is for D3PMs: give --method d3pm-absorbing, d3pm-uniform or d3pm-gaussian"
     no_mixture = "is for mixtures of logistics (sound without --base)"
+    is_mixture = config.depth.parametrization in MIXTURE_NAMES
     for flag, has_effect, reason in (
         ("--order-fraction", has_order, no_order),
         ("--order-share", has_order, no_order),
         ("--cross-entropy-weight", method.has_cross_entropy, no_cross_entropy),
         ("--diffusion-steps", method.is_diffusion, no_noise),
-        ("--min-log-scale", config.depth.parametrization in MIXTURE_NAMES, no_mixture),
+        ("--min-log-scale", is_mixture, no_mixture),
+        ("--num-components", is_mixture, no_mixture),
+        ("--absorbing-value", config.depth.base is None, "is for order-agnostic models: leave out --base"),
     ):
         if flag in given and not has_effect:
             raise UsageError(f"{flag} {reason}")
 
 
 def config_of_all_presets() -> type[RunConfig]:
-    """The configuration class for --help: the fields of all presets, which have each, and defaults where all agree."""
+    """The configuration class for --help: all presets' fields, the kinds that have each, and common defaults."""
     configs = [make() for make in PRESETS.values()]
     parts: list[Any] = [("preset", tyro.conf.Suppress[str], "")]
     for name in ("data", "network", "train", "depth", "method"):

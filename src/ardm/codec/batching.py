@@ -31,7 +31,7 @@ def ignore(num_rows: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Batching:
-    """The size of batches and callbacks for their progress. Results do not depend on it."""
+    """Batch size and progress callbacks; results do not depend on them."""
 
     batch_size: int | None = None
     """Rows that the network evaluates at once; None: a size that suits the device."""

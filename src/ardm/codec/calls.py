@@ -74,7 +74,7 @@ class Items:
         return (~(self.given | self.absent)).cpu().numpy()
 
     def __getitem__(self, items: slice | Int[Tensor, "B"]) -> "Items":
-        """Some of the items."""
+        """The chosen items."""
         return Items(x=self.x[items], given=self.given[items], absent=self.absent[items])
 
 
@@ -147,7 +147,7 @@ class NetworkCaller:
 
     def batch(self, items: Sequence[int], groups: Sequence[Group]) -> Batch:
         """One group of each of some items, copied to the device in one transfer."""
-        different = {id(group): group for group in groups}  # most items share them
+        different = {id(group): group for group in groups}  # most items share their groups
         number = {key: i for i, key in enumerate(different)}
         sizes = np.array([group.variables.size for group in groups])
         ends = sizes.cumsum()

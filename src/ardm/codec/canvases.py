@@ -16,7 +16,7 @@ from ardm.codec.windows import Canvas, Window, bundles, cut, num_bundles, num_wi
 from ardm.names import Shape
 
 SLAB_VARIABLES = 2**21
-"""Variables of the windows that are held in memory at once, or those of one batch if that holds more."""
+"""Variables of the windows held in memory at once; more if a single batch holds more."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -22,7 +22,7 @@ base 2^32 with the least significant first, and the state is its two most signif
            X = (X >> 24) w_i + q - c;  if X < 2^32 and words are left: X = (X << 32) + the last word, removed
 
 The payload is the words and then the state (its low half first), each word as 4 little-endian bytes, without the zero
-bytes at the end. So it is one number again, and the decoder finds X = 1 + check in the end.
+bytes at the end. So it is one number again, and the decoder finds X = 1 + check at the end.
 
 Symbols come in groups whose weights are known at once. A group that holds some of the last 16 symbols is cut there. A
 group's others are sorted by their number of reachable symbols, stably, fewest first. A symbol with no alternative

@@ -19,7 +19,7 @@ from ardm.codec.tables import EXPONENTIAL
 
 MAX_WIDTH = 1024
 """Maximum number of symbols per row that the kernels support."""
-_TESTING = threading.Lock()
+_TEST_LOCK = threading.Lock()
 
 
 def softmax_weights(
@@ -70,7 +70,7 @@ def has_kernels(device: torch.device, width: int) -> bool:
     """Whether a device is a GPU on which the kernels give the results of a CPU for rows of this width."""
     if device.type != "cuda" or width > MAX_WIDTH:
         return False
-    with _TESTING:
+    with _TEST_LOCK:
         return _pass_test(device, width)
 
 

@@ -9,9 +9,9 @@ from ardm.checkpoint import TrainedModel
 from ardm.codec.batching import Batching
 from ardm.codec.coding_plan import parse_order
 from ardm.codec.format.entries import Limits
-from ardm.compression.content_codec import CodecSet, ContentCodec, Restored, load_codec
-from ardm.errors import ArdmError, DamagedError, UsageError
-from ardm.media.contents import Content, content_of, value_of
+from ardm.compression.content_codec import CodecSet, ContentCodec, load_codec, unless_failed, verified_files
+from ardm.errors import UsageError
+from ardm.media.contents import content_of, value_of
 from ardm.pretrained import bundled_models, find_model
 
 Value = str | bytes | np.ndarray
@@ -37,17 +37,17 @@ def compress(
     `model` is an exact model (on a GPU if `ardm.load` put it there), its path, or the name of a bundled model. Images
     have shape (height, width) or (height, width, channels); sounds (samples,) or (samples, 2), at the model's sample
     rate. Fewer network `calls` per window are faster and give a longer file; the file does not depend on `batch_size`.
-    With `verify` the file is decoded and compared, about half of the work; an ArdmError is raised if it differs.
+    With `verify` the file is decoded and compared (half of the work); an ArdmError is raised if it differs.
     """
     codec = _codec(model)
     content = codec.layout.read(x) if isinstance(x, Path) else content_of(x, codec.sample_rate)
     options = codec.options(calls, None if order is None else parse_order(order))
     batching = Batching(batch_size=batch_size)
     (entry,) = codec.encode([codec.place(content)], options, batching)
-    data = codec.file_of(entry)
-    if verify and _restored(data, [codec], None, batching) != content:
-        raise ArdmError("it did not decode exactly, so there is no compressed file; please report this")
-    return data
+    if not verify:
+        return codec.file_of(entry)
+    (data,) = verified_files(codec, [entry], [content], batching)
+    return unless_failed(data)
 
 
 def decompress(
@@ -64,11 +64,9 @@ def decompress(
     """
     if not isinstance(data, bytes | bytearray | memoryview):
         raise UsageError(f"a compressed file is bytes, got a {type(data).__name__}; read a path's bytes first")
-    codecs = bundled_codecs() if model is None else [_codec(model)]
-    restored = _restored(data, codecs, limits, Batching(batch_size=batch_size))
-    if isinstance(restored, Content):
-        return value_of(restored)
-    raise DamagedError(f"the file is damaged: {restored}") if isinstance(restored, DamagedError) else restored
+    models = CodecSet(bundled_codecs() if model is None else [_codec(model)])
+    (restored,) = models.decode([models.entry_of(data, limits)], Batching(batch_size=batch_size))
+    return value_of(unless_failed(restored))
 
 
 def bundled_codecs() -> list[ContentCodec]:
@@ -76,12 +74,8 @@ def bundled_codecs() -> list[ContentCodec]:
     return list(map(_bundled_codec, bundled_models().values()))
 
 
-def _restored(data: bytes, codecs: list[ContentCodec], limits: Limits | None, batching: Batching) -> Restored:
-    models = CodecSet(codecs)
-    return models.decode([models.entry_of(data, limits)], batching)[0]
-
-
 def _codec(model: Model) -> ContentCodec:
+    model = getattr(model, "trained", model)  # what `ardm.load` returns holds a TrainedModel
     if isinstance(model, TrainedModel):
         return ContentCodec(model)
     path = find_model(model)

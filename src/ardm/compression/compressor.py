@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ardm.codec.batching import Batching
-from ardm.codec.format.archive import ARCHIVE_SUFFIX, ArchiveReader, ArchiveWriter
+from ardm.codec.format.archive import ArchiveReader, ArchiveWriter
 from ardm.codec.format.entries import Entry, Limits, Raw
 from ardm.codec.format.fields import SoundFields
 from ardm.codec.format.names import name_problem
 from ardm.codec.format.options import Options
-from ardm.codec.format.single import SINGLE_SUFFIX
-from ardm.compression.content_codec import CodecSet, ContentCodec
+from ardm.compression.content_codec import CodecSet, ContentCodec, unless_failed, verified_files
 from ardm.compression.outcomes import Done, Outcome, grouped, length_notes, shares
 from ardm.compression.sources import Source
 from ardm.errors import ArdmError, DataError
 from ardm.media.contents import Content
 from ardm.media.layout import Placement
+from ardm.names import ARCHIVE_SUFFIX, SINGLE_SUFFIX
 from ardm.runtime.files import write_file, written_whole
 
 
@@ -50,14 +50,10 @@ class Compressor:
     def _to_files(self, sources: Sequence[Source], output: Path | None) -> Outcome:
         outcome = Outcome()
         for group in self._groups(sources, output, outcome):
-            files = [self.codec.file_of(one.entry) for one in group]
-            verified = self._verified([one.content for one in group], files)
-            for one, data, is_exact in zip(group, files, verified, strict=True):
+            for one, file in zip(group, self._files(group), strict=True):
                 path = target_of(one.source, output)
                 try:
-                    if not is_exact:
-                        raise ArdmError("it did not decode exactly, so no file was written; please report this")
-                    write_file(path, data)
+                    write_file(path, data := unless_failed(file))
                     outcome.done.append(one.done(path, len(data)))
                 except (ArdmError, OSError) as error:
                     outcome.fail(one.source.path, error)
@@ -121,13 +117,11 @@ class Compressor:
         elif (target := target_of(source, output)).exists() and not self.force:
             raise DataError(f"{target} already exists; --force replaces it")
 
-    def _verified(self, contents: Sequence[Content], files: Sequence[bytes]) -> list[bool]:
-        """Whether each compressed file is restored to its content."""
+    def _files(self, group: Sequence["_Compressed"]) -> Sequence[bytes | ArdmError]:
+        entries = [one.entry for one in group]
         if not self.verify:
-            return [True] * len(contents)
-        models = CodecSet([self.codec])
-        restored = models.decode([models.entry_of(data) for data in files], self.batching)
-        return [one == content for one, content in zip(restored, contents, strict=True)]
+            return list(map(self.codec.file_of, entries))
+        return verified_files(self.codec, entries, [one.content for one in group], self.batching)
 
     def _verify_archive(self, file: io.BufferedRandom, digests: Mapping[str, bytes]) -> None:
         reader, models = ArchiveReader(file), CodecSet([self.codec])

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -29,6 +30,7 @@ from ardm.pretrained import find_model, is_model
 from ardm.schedule import Schedule
 
 MAX_ITEM_CODECS = 16
+T = TypeVar("T")
 Restored = Content | ArdmError
 """A content, or the reason why it cannot be restored."""
 ShareItems = Callable[[ItemCodec, Options], BundleCodec]
@@ -84,7 +86,7 @@ class ContentCodec:
         return coded_or_raw(Entry(fields=content.fields, content=coded), content.raw, self._file_length)
 
     def measure(self, placement: Placement, options: Options, batching: Batching) -> list[Float64[np.ndarray, "..."]]:
-        """The bits of every place of each canvas of a content, without side bytes and rounding."""
+        """The bits at each place of a content's canvases, without side bytes and rounding."""
         return self._canvas_codec(options, batching).measure(placement.canvases)
 
     def file_of(self, entry: Entry) -> bytes:
@@ -216,6 +218,23 @@ class CodecSet:
             decoded = self._codecs[identity].decode([entries[place] for place in places], batching)
             restored |= dict(zip(places, decoded, strict=True))
         return [restored[place] for place in range(len(entries))]
+
+
+def verified_files(
+    codec: ContentCodec, entries: Sequence[Entry], contents: Sequence[Content], batching: Batching
+) -> list[bytes | ArdmError]:
+    """The compressed file of each entry, or an error if decoding it does not give its content."""
+    models, files = CodecSet([codec]), list(map(codec.file_of, entries))
+    restored = models.decode([models.entry_of(data) for data in files], batching)
+    wrong = ArdmError("it did not decode exactly, so there is no compressed file; please report this")
+    return [data if one == content else wrong for data, one, content in zip(files, restored, contents, strict=True)]
+
+
+def unless_failed(result: T | ArdmError) -> T:
+    """The result itself; if it is an error, that is raised."""
+    if isinstance(result, ArdmError):
+        raise DamagedError(f"the file is damaged: {result}") if isinstance(result, DamagedError) else result
+    return result
 
 
 def load_codec(source: str | Path, device: torch.device | str = "cpu") -> ContentCodec:

@@ -4,20 +4,21 @@ from pathlib import Path
 from typing import Any
 
 from ardm.checkpoint import AnyTrained, TrainedModel, load_any, num_parameters
-from ardm.codec.format.archive import ARCHIVE_SUFFIX, ArchiveReader, is_archive
+from ardm.codec.format.archive import ArchiveReader, is_archive
 from ardm.codec.format.entries import Coded, Entry, Limits
 from ardm.codec.format.fields import BytesFields, Fields, ImageFields, SoundFields, TextFields
 from ardm.codec.format.options import Options, OrderChoice
 from ardm.codec.format.short import is_short, read_short
-from ardm.codec.format.single import SINGLE_SUFFIX, SINGLE_VERSION, is_single, read_single
+from ardm.codec.format.single import SINGLE_VERSION, is_single, read_single
 from ardm.compression.api import bundled_codecs
 from ardm.compression.content_codec import CodecSet, load_codec
 from ardm.data.packed.description import is_packed, open_pack
 from ardm.errors import ArdmError, DamagedError, DataError, TooLargeError, UnknownModelError
 from ardm.media.contents import num_variables
+from ardm.names import ARCHIVE_SUFFIX, CONFIG_FILE, SINGLE_SUFFIX
 from ardm.pretrained import bundled_models, is_model
 
-KEPT = {
+KEPT_AND_LOST = {
     "text": ("every character: the file is restored to the byte", "the file's dates and permissions"),
     "bytes": ("every byte", "the file's dates and permissions"),
     "image": (
@@ -30,7 +31,7 @@ KEPT = {
         "the file's format (it is restored as WAV) and everything else in its headers: tags, markers, dates",
     ),
 }
-"""What is kept and what is lost, by kind of content."""
+"""Properties that are kept and lost, by kind of content."""
 
 
 def facts_of(source: Path, model: Path | None = None) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def facts_of(source: Path, model: Path | None = None) -> dict[str, Any]:
     facts = _packed_facts(path) if path.is_dir() else _compressed_facts(path, model)
     if facts is not None:
         return facts
-    if not is_model(path) and not (path / "config.json").exists():
+    if not is_model(path) and not (path / CONFIG_FILE).exists():
         raise DataError(f"{path} is neither a model, a run nor a compressed file")
     return _model_facts(load_any(path))
 
@@ -105,7 +106,7 @@ def short_facts(data: bytes, model: Path | None = None) -> dict[str, Any]:
 
 
 def _sizes_and_kept(fields: Fields, num_bytes: int) -> dict[str, Any]:
-    return _size_facts(fields, num_bytes) | dict(zip(("kept", "not_kept"), KEPT[fields.kind], strict=True))
+    return _size_facts(fields, num_bytes) | dict(zip(("kept", "not_kept"), KEPT_AND_LOST[fields.kind], strict=True))
 
 
 def _archive_facts(reader: ArchiveReader, num_bytes: int) -> dict[str, Any]:
@@ -114,8 +115,8 @@ def _archive_facts(reader: ArchiveReader, num_bytes: int) -> dict[str, Any]:
     facts: dict[str, Any] = {"format": "archive, version 1", "entries": len(reader.listings), "kinds": kinds}
     facts |= {"bytes": num_bytes, "index": "damaged: entries were found by a scan" if reader.recovered else "fine"}
     facts |= {} if reader.options is None else _option_facts(reader.options)
-    facts["kept"] = {kind: KEPT[kind][0] for kind in kinds}
-    facts["not_kept"] = {kind: KEPT[kind][1] for kind in kinds} | {"archive": "empty folders"}
+    facts["kept"] = {kind: KEPT_AND_LOST[kind][0] for kind in kinds}
+    facts["not_kept"] = {kind: KEPT_AND_LOST[kind][1] for kind in kinds} | {"archive": "empty folders"}
     facts["listing"] = []
     for name, listing in reader.listings.items():
         fields, options = listing.header.fields, listing.header.options

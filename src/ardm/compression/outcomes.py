@@ -28,7 +28,7 @@ class Done:
     """Bytes of the compressed file; in an archive, of the entry's body."""
     num_variables: int
     seconds: float
-    """Its share of the time for the group that it was coded with."""
+    """Share of the time for the group that the file was coded with."""
     is_raw: bool
     """Whether it is stored without a model."""
 
@@ -113,14 +113,14 @@ def shortened(names: Sequence[str]) -> str:
     return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def grouped(things: Iterable[T], num_bytes: Callable[[T], int], num_processes: int = 1) -> Iterator[list[T]]:
-    """Consecutive things in groups; a group's size is limited in proportion to the number of processes."""
+def grouped(elements: Iterable[T], num_bytes: Callable[[T], int], num_processes: int = 1) -> Iterator[list[T]]:
+    """Consecutive elements in groups; a group's size is limited in proportion to the number of processes."""
     group: list[T] = []
     total = 0
-    for thing in things:
-        group.append(thing)
-        total += num_bytes(thing)
-        del thing  # callers clear a group to free its memory
+    for element in elements:
+        group.append(element)
+        total += num_bytes(element)
+        del element  # callers clear a group to free its memory
         if total >= num_processes * GROUP_BYTES or len(group) >= num_processes * GROUP_SIZE:
             yield group
             group, total = [], 0

@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ardm.codec.batching import Batching
-from ardm.codec.format.archive import ARCHIVE_SUFFIX, ArchiveReader, is_archive
+from ardm.codec.format.archive import ArchiveReader, is_archive
 from ardm.codec.format.entries import Coded, Entry, Limits, Raw
 from ardm.codec.format.short import is_short, read_short
-from ardm.codec.format.single import SINGLE_SUFFIX, read_single
+from ardm.codec.format.single import read_single
 from ardm.compression.content_codec import CodecSet
 from ardm.compression.outcomes import Done, Outcome, grouped, shares
 from ardm.compression.sources import Source, check_names
 from ardm.errors import ArdmError, DataError, UnknownModelError
 from ardm.media.contents import Content, num_variables, restored_file, restored_suffix
+from ardm.names import ARCHIVE_SUFFIX, SINGLE_SUFFIX
 from ardm.runtime.files import check_writable, check_writable_folder, write_file
 
 
@@ -24,7 +25,7 @@ class Destination:
     """Where restored files go."""
 
     folder: Path | None = None
-    """None: next to the compressed file; for an archive, to a folder named after it."""
+    """The folder to restore to; None: next to the compressed file or, for an archive, a folder named after it."""
     file: Path | None = None
     """The path of the only restored file."""
     force: bool = False
@@ -81,8 +82,8 @@ class Restorer:
                 files.setdefault(model, []).append(source.path)
         missing = [model for model in files if not self.models.has(model)]
         if missing:
-            who = (f"{f[0]} needs" if len(f := files[model]) == 1 else f"{len(f)} files need" for model in missing)
-            needs = ", ".join(f"{files} model {model}" for files, model in zip(who, missing, strict=True))
+            subjects = (f"{f[0]} needs" if len(f := files[model]) == 1 else f"{len(f)} files need" for model in missing)
+            needs = ", ".join(f"{files} model {model}" for files, model in zip(subjects, missing, strict=True))
             are, them = ("are", "them") if len(missing) > 1 else ("is", "it")
             message = f"nothing was restored: {needs}, which {are} not available; give {them} with --model"
             raise UnknownModelError(message)

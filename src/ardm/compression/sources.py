@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from ardm.codec.format.archive import ARCHIVE_SUFFIX
-from ardm.codec.format.single import SINGLE_SUFFIX
 from ardm.compression.content_codec import ContentCodec
 from ardm.compression.outcomes import Outcome, shortened
 from ardm.compression.workers import Workers
@@ -15,7 +13,8 @@ from ardm.data.folders import files_below, is_hidden
 from ardm.data.image_files import IMAGE_SUFFIXES
 from ardm.data.sound_files import SOUND_SUFFIXES
 from ardm.errors import CheckpointError, DataError, UsageError
-from ardm.pretrained import bundled_models, find_bundled
+from ardm.names import ARCHIVE_SUFFIX, SINGLE_SUFFIX
+from ardm.pretrained import bundled_models
 
 COMPRESSED_SUFFIXES = (SINGLE_SUFFIX, ARCHIVE_SUFFIX)
 BUNDLED_SUFFIXES: dict[str, Collection[str]] = {"images": IMAGE_SUFFIXES, "audio": SOUND_SUFFIXES, "text": {".txt"}}
@@ -28,7 +27,7 @@ class Source:
 
     path: Path
     name: str
-    """Its name in an archive or folder: the file's own, or its path below a given folder, after the folder's name."""
+    """The name in an archive or folder: the file's own, or the path below a given folder, after the folder's name."""
 
 
 def find_sources(
@@ -60,7 +59,7 @@ def sources_by_codec(
     else:
         suffixes = {suffix for group in BUNDLED_SUFFIXES.values() for suffix in group}
         by_name = _sources_by_bundled_name(find_sources(arguments, suffixes), output, outcome)
-        groups = [(workers.codec(find_bundled(name)), sources) for name, sources in by_name.items()]
+        groups = [(workers.codec(bundled_models()[name]), sources) for name, sources in by_name.items()]
     taken = {*suffixes, *COMPRESSED_SUFFIXES}
     below = (file for folder in map(Path, arguments) if folder.is_dir() for file in sorted(files_below(folder)))
     if others := [file for file in below if suffixes and file.suffix.lower() not in taken]:

@@ -20,8 +20,8 @@ from ardm.codec.batching import Batching
 from ardm.codec.calls import Items
 from ardm.codec.format.options import Options
 from ardm.codec.items import ItemCodec
-from ardm.compression.content_codec import ContentCodec, load_codec
-from ardm.runtime.team import Team, joined_team
+from ardm.compression.content_codec import ContentCodec
+from ardm.runtime.team import Team
 
 T = TypeVar("T")
 
@@ -122,12 +122,6 @@ class SharedItems:
             parts.append(_Part(self._model, self._options, part_sizes, own_items, own_payloads, batching.batch_size))
             first_item = end_item
         return parts
-
-
-def run_on_leader(device: torch.device, work: Callable[[Workers], T]) -> T | None:
-    """The result of `work`, which torchrun's first process runs with the help of the others; None in the others."""
-    with joined_team(device) as team:
-        return Workers(team, lambda path: load_codec(path, device)).run_on_leader(work)
 
 
 def even_ranges(sizes: Sequence[int], count: int) -> list[range]:

@@ -32,8 +32,15 @@ class Alphabet:
         """The number of classes K."""
         return 256 if self.characters is None else len(self.characters)
 
-    def encode(self, content: bytes, source: str = "the text") -> Integer[np.ndarray, "N"]:
-        """The classes of a file's content; characters are read as UTF-8."""
+    def encode(self, content: bytes | str, source: str = "the text") -> Integer[np.ndarray, "N"]:
+        """The classes of a text, or of a file's content, whose characters are read as UTF-8.
+
+        >>> from ardm.data.alphabet import Alphabet
+        >>> Alphabet(characters="acfé").encode("café").tolist()
+        [1, 0, 2, 3]
+        """
+        if isinstance(content, str):
+            content = utf8(content, source)
         if self.characters is None:
             return np.frombuffer(content, np.uint8)
         if not content:
@@ -100,6 +107,16 @@ def code_points(content: bytes, source: str) -> Integer[np.ndarray, "N"]:
         raise DataError(f"{source} is empty")
     check_utf8(content, source)
     return np.frombuffer(content.decode().encode("utf-32-le"), "<u4").astype(np.uint32)
+
+
+def utf8(text: str, source: str) -> bytes:
+    """The UTF-8 bytes of a text; a DataError for half of a surrogate pair, which has none."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"{source} is not Unicode text (character {error.start} is the surrogate {text[error.start]!a}); remove it"
+        ) from None
 
 
 def check_utf8(content: bytes, source: str, start: int = 0) -> None:

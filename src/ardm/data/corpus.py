@@ -20,7 +20,7 @@ SPLITS: tuple[Literal["train", "valid", "test"], ...] = ("train", "valid", "test
 Piece = Integer[np.ndarray, "..."]
 """An image or a sound."""
 Finish = Callable[[Int[Tensor, "B D"], torch.Generator], Int[Tensor, "B D"]]
-"""Turns values as they are stored into classes, perhaps with random changes."""
+"""Turns stored values into classes, perhaps with random changes."""
 
 
 @runtime_checkable

@@ -23,7 +23,7 @@ def split_folder(path: Path, suffixes: Collection[str], what: str, *, to_score: 
     """All files below a folder with one of the suffixes: 90% train, 5% valid, 5% test (at least one each).
 
     A hash of its name decides where a file goes, so that a new file moves few others. Hidden files are left out.
-    Fewer than three are refused; with `to_score` they, or a single file, are all test. `what` names them in errors.
+    Fewer than three are refused; with `to_score` they, or a single file, are all in test. `what` names them in errors.
     """
     if path.is_file() and to_score:
         return FileSplits([], [], [path])

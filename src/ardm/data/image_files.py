@@ -15,8 +15,8 @@ from ardm.errors import DataError
 
 IMAGE_SUFFIXES = {".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".jpg", ".jpeg"}
 IMAGE_FORMATS = ("PNG", "BMP", "GIF", "TIFF", "PPM", "JPEG", "WEBP")
-"""Formats whose depth Pillow reports; others (AVIF, JPEG 2000) it may silently cut to 8 bits."""
-DAMAGE = (
+"""Formats whose depth Pillow reports; others (AVIF, JPEG 2000) may be cut to 8 bits silently."""
+READ_ERRORS = (
     OSError,
     SyntaxError,
     ValueError,
@@ -38,7 +38,7 @@ def opened_image(path: Path) -> Iterator[Image.Image]:
             loss = _silent_loss(image)
             if loss is None:
                 image.load()
-    except DAMAGE as error:
+    except READ_ERRORS as error:
         raise DataError(f"{path} cannot be read as an image ({str(error) or type(error).__name__})") from None
     if loss is not None:
         raise DataError(f"{path} {loss}")

@@ -15,6 +15,7 @@ from ardm.data.alphabet import BYTES, Alphabet, alphabet_of, check_utf8
 from ardm.data.corpus import PieceSampler
 from ardm.data.folders import files_below
 from ardm.data.packed.shards import SUFFIX
+from ardm.depth import check_classes
 from ardm.errors import DataError
 from ardm.names import Shape, Split
 
@@ -41,6 +42,10 @@ class TextCorpus:
     num_held_out: int
     """Length of the validation split, and of the test split."""
     sample_rate: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        extremes = [int(self.classes.min(initial=0)), int(self.classes.max(initial=0))]
+        check_classes(torch.tensor(extremes), self.num_classes)
 
     def split(self, name: Split) -> Integer[np.ndarray, "M"]:
         """The classes of a split."""

@@ -17,7 +17,7 @@ from ardm.runtime.cuda_graphs import Recorded, padded
 
 THREAD_POSITIONS = 8192
 """Variables that a CPU thread evaluates at a time; more would not fit its caches."""
-_CHOOSING = threading.Lock()
+_CHOICE_LOCK = threading.Lock()
 
 
 class ExactNetwork(nn.Module):
@@ -52,7 +52,7 @@ class ExactNetwork(nn.Module):
         return super()._apply(*arguments, **options)
 
     def _capturing(self, ops: Operations) -> Recorded:
-        with _CHOOSING:
+        with _CHOICE_LOCK:
             if ops not in self._captured:
                 self._captured[ops] = Recorded(lambda *arguments: self.core(*arguments, ops))
         return self._captured[ops]
@@ -70,7 +70,7 @@ class ExactNetwork(nn.Module):
 
     def operations(self, device: torch.device) -> Operations:
         """The fastest backend on a device that passes the self-test."""
-        with _CHOOSING:
+        with _CHOICE_LOCK:
             if device not in self._chosen:
                 self._chosen[device] = choose_operations(self.core, self.test, device)
         return self._chosen[device]

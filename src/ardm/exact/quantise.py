@@ -190,7 +190,7 @@ def _quantise_transformer(
 
 
 def _set_feed_forward(target: Any, block: Any, ranges: Calibration, name: str, stream: float) -> None:
-    hidden = BYTE / ranges.balanced_peaks(f"{name}.contract")  # of squares
+    hidden = BYTE / ranges.balanced_peaks(f"{name}.contract")  # units of the squares
     if block.depthwise is None:
         mixed = torch.tensor(_set_norm(target.norm, ranges.quantile(f"{name}.expand")))
     else:

@@ -21,7 +21,7 @@ from ardm.model import Mask, PerItem, Values, Where
 from ardm.nn.unet import depth_to_space, pad_to_multiple, space_to_depth, wave_frequencies, wave_weights
 
 MAX_ROWS = 4096
-"""With up to this many values, the file holds a row for each."""
+"""Maximum number of values for which the file holds a row each."""
 FINE_VALUES = 256
 ANGLE_ONE = 2**14
 WEIGHT_BITS = 22

@@ -15,7 +15,8 @@ from ardm.codec.format.fields import Fields
 from ardm.data.corpus import Corpus
 from ardm.media.layout import Layout
 from ardm.names import Shape
-from ardm.sample import Given, given_first
+from ardm.orders import given_first
+from ardm.sample import Given
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,7 +42,7 @@ class PaperTransformer(PointwiseHead):
         x = x + sinusoids(torch.arange(x.shape[1], device=x.device).float(), x.shape[2]).to(x.dtype)
         if self.state_embedding is not None:
             x = x + embed(self.state_embedding, 2 * stage[:, None] + mask)
-        return through(self.blocks, x)
+        return run_blocks(self.blocks, x)
 
 
 class PaperBlock(nn.Module):
@@ -73,7 +73,7 @@ class PaperBlock(nn.Module):
         return output
 
 
-def through(blocks: Iterable[nn.Module], x: Float[Tensor, "B D C"]) -> Float[Tensor, "B D C"]:
+def run_blocks(blocks: Iterable[nn.Module], x: Float[Tensor, "B D C"]) -> Float[Tensor, "B D C"]:
     """The output of paper blocks in sequence."""
     update = torch.zeros_like(x)
     for block in blocks:

@@ -28,13 +28,7 @@ class PaperUNet(nn.Module):
     """A U-Net without resampling from V input values to O outputs for every sub-pixel of an image of any size."""
 
     def __init__(
-        self,
-        config: PaperUNetConfig,
-        *,
-        num_values: int,
-        num_outputs: int,
-        num_stages: int = 1,
-        num_channels: int = 3,
+        self, config: PaperUNetConfig, *, num_values: int, num_outputs: int, num_stages: int = 1, num_channels: int = 3
     ) -> None:
         super().__init__()
         width, groups = config.width, config.num_groups

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from ardm.model import ARDM
+from ardm.model import ARDM, Context
 from ardm.nn.blocks import compile_blocks
 from ardm.runtime.cuda_graphs import Recorded, own_stream, padded
 
@@ -19,9 +19,7 @@ per call of a full batch."""
 
 
 @contextmanager
-def for_many_calls(
-    model: ARDM, *, num_items: int, batch_size: int, num_calls: int, compiles: bool = True
-) -> Iterator[ARDM]:
+def recorded(model: ARDM, *, num_items: int, batch_size: int, num_calls: int, compiles: bool = True) -> Iterator[ARDM]:
     """A context with a faster form of a model on a GPU, to be called often and without gradients.
 
     Each batch of items takes `num_calls` calls. Enter the context inside the autocast, if any, that the calls use.
@@ -58,10 +56,10 @@ class RecordedModel(ARDM):
         self._recorded, self._compiled_size = Recorded(plain._network_outputs), compiled_size
 
     def _network_outputs(
-        self, inputs: Tensor, mask: Tensor, stage: Tensor, t: Tensor, where: Tensor | None
+        self, inputs: Tensor, mask: Tensor, stage: Tensor, t: Tensor, where: Tensor | None, context: Context = None
     ) -> Float[Tensor, "B M O"]:
-        if where is None:
-            return super()._network_outputs(inputs, mask, stage, t, None)
+        if where is None or context is not None:
+            return super()._network_outputs(inputs, mask, stage, t, where, context)
         num_items, num_wanted = where.shape
         arguments = [with_rows(x, self._compiled_size or num_items) for x in (inputs, mask, stage, t, padded(where))]
         return self._recorded(*arguments)[:num_items, :num_wanted]

@@ -53,7 +53,7 @@ class UNet(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     def forward(self, inputs: Values, mask: Mask, stage: PerItem, t: PerItem) -> Outputs:
-        outputs = self._end(self._pixels(inputs, mask, stage))  # (B, H, W, C, O)
+        outputs = self._read_out(self._pixels(inputs, mask, stage))  # (B, H, W, C, O)
         return outputs if self.takes_images else outputs[:, 0, :, 0]
 
     def outputs_at(
@@ -61,9 +61,9 @@ class UNet(nn.Module):
     ) -> Float[Tensor, "B N O"]:
         """Outputs for some variables; all sub-pixels of their pixels are computed."""
         pixels = self._pixels(inputs, mask, stage).flatten(1, 2)
-        if where.shape[1] >= pixels.shape[1]:  # all pixels cost no more
-            return rows_at(self._end(pixels).flatten(1, 2), where)
-        outputs = self._end(rows_at(pixels, where // self.num_channels))  # (B, N, C, O)
+        if where.shape[1] >= pixels.shape[1]:  # selecting pixels would save nothing
+            return rows_at(self._read_out(pixels).flatten(1, 2), where)
+        outputs = self._read_out(rows_at(pixels, where // self.num_channels))  # (B, N, C, O)
         channel = (where % self.num_channels)[..., None, None].expand(-1, -1, 1, outputs.shape[-1])
         return outputs.gather(2, channel)[:, :, 0]
 
@@ -73,7 +73,7 @@ class UNet(nn.Module):
             return self._body(inputs, mask, stage)
         return self._body(inputs[:, None, :, None], mask[:, None, :, None], stage)
 
-    def _end(self, pixels: Float[Tensor, "*B F"]) -> Float[Tensor, "*B C O"]:
+    def _read_out(self, pixels: Float[Tensor, "*B F"]) -> Float[Tensor, "*B C O"]:
         """The outputs of pixels, for each of their sub-pixels."""
         last = rms_norm(pixels)
         outputs = self.head(last) if self.takes_images else full_precision(self.head, last)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ardm.errors import CheckpointError
+from ardm.names import MODEL_FILE
 from ardm.runtime.files import is_gzip
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ MAX_HEADER_BYTES = 10**8
 def load(source: str | Path, device: "torch.device | str" = "cpu") -> "TrainedModel":
     """The model at a path, with a bundled name, or at OWNER/NAME[/FILE] on the Hugging Face hub.
 
-    >>> import ardm
-    >>> ardm.load("text").model.num_variables
+    >>> from ardm import pretrained
+    >>> pretrained.load("text").model.num_variables
     250
     """
     from ardm.checkpoint import load_model
@@ -74,7 +75,7 @@ def find_model(source: str | Path) -> Path:
 def is_model(path: Path) -> bool:
     """Whether a path is the folder of a run with a model, or a file that starts like a model file."""
     if path.is_dir():
-        return (path / "model.safetensors").exists()
+        return (path / MODEL_FILE).exists()
     if not path.is_file():
         return False
     try:

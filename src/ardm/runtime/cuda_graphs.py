@@ -23,7 +23,7 @@ MAX_CAPTURED = 24
 """Captured calls that a thread keeps; the least recently used one is dropped first."""
 MIN_VARIABLES = 64
 """Smallest number of variables that a captured call computes."""
-_CAPTURING = threading.Lock()
+_CAPTURE_LOCK = threading.Lock()
 """Held by the one thread that captures."""
 _STREAMS = threading.local()
 """The streams that belong to a thread, by the name of their device."""
@@ -37,7 +37,7 @@ class CapturedCall:
     def __init__(self, function: Callable[..., Tensor], arguments: Sequence[Tensor], pool: Any) -> None:
         self._arguments = [x.clone() for x in arguments]
         self._graph = torch.cuda.CUDAGraph()
-        with _CAPTURING:
+        with _CAPTURE_LOCK:
             self._graph.capture_begin(pool, capture_error_mode="relaxed")  # other threads keep working meanwhile
             try:
                 self._result = function(*self._arguments)

@@ -21,8 +21,10 @@ class Runtime:
     """Whether to compile the network's blocks with TorchInductor for training."""
     team: Team = ALONE
     """The processes that share the work."""
-    shares_weights: bool = False
+    shards_weights: bool = False
     """Whether the processes shard the weights during training (FSDP2)."""
+    full_precision: bool = False
+    """Whether CUDA computes in float32, too."""
 
     @classmethod
     def choose(cls, device: str | None = None, *, compile: bool = True) -> "Runtime":
@@ -48,6 +50,6 @@ class Runtime:
 
     def autocast(self) -> AbstractContextManager[Any]:
         """bfloat16 matrix products on CUDA; full precision elsewhere."""
-        if self.device.type == "cuda":
+        if self.device.type == "cuda" and not self.full_precision:
             return torch.autocast("cuda", torch.bfloat16)
         return nullcontext()

@@ -71,14 +71,14 @@ def elect_reporter() -> bool:
         return True
 
 
-def say(line: str, *, names_process: bool = True) -> None:
-    """Print why this process ends; ranks other than 0 add their number."""
+def print_reason(line: str, *, names_process: bool = True) -> None:
+    """Print why this process ends; ranks other than 0 add their rank."""
     rank = launched_rank()
     where = f" (process {rank})" if rank and names_process else ""
     print(f"ardm{where}: {line}", file=sys.stderr, flush=True)
 
 
-def leave(status: int) -> NoReturn:
+def exit_process(status: int) -> NoReturn:
     """Exit; under torchrun without finalising Python.
 
     A Gloo thread that frees a tensor during finalisation would abort the process and make all others fail.
@@ -88,7 +88,7 @@ def leave(status: int) -> NoReturn:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except (OSError, ValueError):  # the reader has gone
+    except (OSError, ValueError):  # the reader is gone
         status = status or 1
     os._exit(status)
 
@@ -121,8 +121,8 @@ def _watch_signals(is_over: threading.Event, receiver: socket.socket) -> None:
             if not is_over.is_set() and number[0] in END_BY_SIGNAL:
                 why, status = END_BY_SIGNAL[number[0]]
                 if elect_reporter():
-                    say(why)
-                leave(status)
+                    print_reason(why)
+                exit_process(status)
 
 
 def _watch_launcher(is_over: threading.Event) -> None:
@@ -131,8 +131,8 @@ def _watch_launcher(is_over: threading.Event) -> None:
         missed_checks = 0 if _is_launcher_alive() else missed_checks + 1
         if missed_checks == MAX_MISSED_CHECKS:
             if launched_rank() == 0:
-                say("torchrun ended before its processes had connected")
-            leave(1)
+                print_reason("torchrun ended before its processes had connected")
+            exit_process(1)
 
 
 def _is_launcher_alive() -> bool:

@@ -54,7 +54,7 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 
 def _retry_lost(lost: "sys.UnraisableHookArgs") -> None:
-    """Send signals again whose exceptions Python could not raise, for example in `__del__`."""
+    """Resend signals whose exceptions Python could not raise, for example in `__del__`."""
     if not isinstance(lost.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(lost)
         return

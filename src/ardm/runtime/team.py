@@ -22,7 +22,7 @@ from ardm.runtime.launch import connecting, is_launched, num_launched
 from ardm.runtime.signals import ignore_signals
 
 T = TypeVar("T")
-PATIENCE = timedelta(days=7)
+TIMEOUT = timedelta(days=7)
 """Timeout for work and decisions; a process that has died is still noticed at once."""
 
 
@@ -120,7 +120,7 @@ def joined_team(device: torch.device) -> Iterator[Team]:
     try:
         with connecting():
             dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-            control = dist.new_group(backend="gloo", timeout=PATIENCE)
+            control = dist.new_group(backend="gloo", timeout=TIMEOUT)
         yield Team(dist.get_rank(), dist.get_world_size(), control)
     except RuntimeError as error:
         if isinstance(error, dist.DistError) or "gloo" in str(error).lower():

@@ -20,14 +20,14 @@ from ardm.baselines import methods
 from ardm.codec.format.options import OrderChoice
 from ardm.errors import UsageError
 from ardm.media.medium import GappedItem
-from ardm.model import ARDM
+from ardm.model import ARDM, Context
 from ardm.names import Shape
-from ardm.nn.recorded import for_many_calls
+from ardm.nn.recorded import recorded
 from ardm.parametrizations import LogisticMixtureParametrization
 from ardm.runtime.device import Runtime
 from ardm.sample import BATCH_SIZE, batch_generator, batch_sizes, sample_chain
 from ardm.schedule import Schedule
-from ardm.tasks.load import LoadedBaseline, LoadedModel
+from ardm.tasks.load import LoadedBaseline, ModelOnDevice
 from ardm.tasks.plan import make_orders, make_schedule
 
 FEW_CALLS = 8
@@ -80,14 +80,16 @@ DEFAULTS = DrawOptions()
 
 
 def draw(
-    loaded: LoadedModel | LoadedBaseline,
+    loaded: ModelOnDevice | LoadedBaseline,
     schedule: Schedule | None = None,
     options: DrawOptions = DEFAULTS,
     gaps: GappedItem | None = None,
+    context: Context = None,
 ) -> Drawn:
     """Items drawn from a model, by default with one variable per call. With gaps, the rest of each item is given.
 
-    A baseline is sampled as it was trained: schedule, order, temperature and top-p are ignored.
+    A conditional model needs a context with a row for each item. A baseline is sampled as it was trained: schedule,
+    order, temperature and top-p are ignored.
 
     >>> import ardm
     >>> from ardm.tasks.draw import DrawOptions, draw
@@ -101,15 +103,15 @@ def draw(
         baseline = loaded.trained.model
         with runtime.autocast():
             start = partial(_baseline_chain, baseline)
-            return _draw_batches(start, baseline.num_calls, baseline.shape, runtime, options)
+            return draw_batches(start, baseline.num_calls, baseline.shape, runtime, options)
     model = loaded.ardm
     if options.top_p < 1 and isinstance(model.parametrization, LogisticMixtureParametrization):
-        raise UsageError("top-p needs a list of classes, which logistic mixtures do not have; use the temperature")
-    schedule = schedule or make_schedule(loaded.trained)
-    how: Any = {"num_items": options.num_items, "batch_size": options.batch_size, "compiles": runtime.compile}
-    with runtime.autocast(), for_many_calls(model, num_calls=schedule.num_calls, **how) as called:
+        raise UsageError("top-p needs a list of classes, which logistic mixtures lack; use the temperature")
+    schedule = schedule or make_schedule(loaded)
+    kwargs: Any = {"num_items": options.num_items, "batch_size": options.batch_size, "compiles": runtime.compile}
+    with runtime.autocast(), recorded(model, num_calls=schedule.num_calls, **kwargs) as called:
         start = partial(chain, called, schedule, options=options, gaps=gaps)
-        return _draw_batches(start, schedule.num_calls, model.shape, runtime, options)
+        return draw_batches(start, schedule.num_calls, model.shape, runtime, options, context)
 
 
 def _baseline_chain(model: methods.Baseline, num_items: int, generator: torch.Generator) -> Iterator[ReadState]:
@@ -123,13 +125,14 @@ def chain(
     generator: torch.Generator,
     options: DrawOptions = DEFAULTS,
     gaps: GappedItem | None = None,
+    context: Context = None,
 ) -> Iterator[ReadState]:
     """The state of a batch after each call."""
     orders, schedule = make_orders(options.order, schedule, num_items, model.shape, generator)
     given = None
     if gaps is not None:
         orders, given = gaps.sorted(orders), gaps.given(num_items, generator.device)
-    sampling: Any = {"given": given, "temperature": options.temperature, "top_p": options.top_p}
+    sampling: Any = {"given": given, "context": context, "temperature": options.temperature, "top_p": options.top_p}
     for step in sample_chain(model, orders, schedule, generator, **sampling):
         yield partial(step.shown, model.depth)
 
@@ -167,18 +170,22 @@ def calls_to_keep(num_calls: int, num_states: int) -> list[int]:
     return sorted({1 + (num_calls - 1) * i // (num_states - 1) for i in range(num_states)})
 
 
-def _draw_batches(
-    start: Callable[[int, torch.Generator], Iterator[ReadState]],
+def draw_batches(
+    start: Callable[..., Iterator[ReadState]],
     num_calls: int,
     shape: Shape,
     runtime: Runtime,
     options: DrawOptions,
+    context: Context = None,
 ) -> Drawn:
+    """Items drawn in batches, each of which `start` begins with its size and its own generator."""
     started, team = time.perf_counter(), runtime.team
     calls, sizes = calls_to_keep(num_calls, options.num_states), batch_sizes(options.num_items, options.batch_size)
 
     def draw_batch(batch: int) -> list[States]:
-        return keep_states(start(sizes[batch], batch_generator(options.seed, batch, runtime.device)), calls, options)
+        own = {} if context is None else {"context": context[batch * options.batch_size :][: sizes[batch]]}
+        readers = start(sizes[batch], batch_generator(options.seed, batch, runtime.device), **own)
+        return keep_states(readers, calls, options)
 
     batches = team.all_gather_in_order([(batch, draw_batch(batch)) for batch in team.share_of(len(sizes))])
     states = [np.concatenate(parts) for parts in zip(*batches, strict=True)]

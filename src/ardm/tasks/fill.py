@@ -1,14 +1,19 @@
 """Fill the gaps of an item, given the rest of it."""
 
 from ardm.media.medium import GappedItem
+from ardm.model import Context
 from ardm.schedule import Schedule
 from ardm.tasks.draw import DEFAULTS, Drawn, DrawOptions, draw
-from ardm.tasks.load import LoadedModel
+from ardm.tasks.load import ModelOnDevice
 from ardm.tasks.plan import make_schedule
 
 
 def fill(
-    loaded: LoadedModel, gaps: GappedItem, schedule: Schedule | None = None, options: DrawOptions = DEFAULTS
+    loaded: ModelOnDevice,
+    gaps: GappedItem,
+    schedule: Schedule | None = None,
+    options: DrawOptions = DEFAULTS,
+    context: Context = None,
 ) -> Drawn:
     """Items with the gaps filled, of any size that the network takes; by default with one variable per call.
 
@@ -21,5 +26,5 @@ def fill(
     b'the c'
     """
     loaded = loaded.for_shape(gaps.shape)
-    schedule = schedule or make_schedule(loaded.trained, None, "planned", *gaps.steps(loaded.ardm.num_stages))
-    return draw(loaded, schedule, options, gaps)
+    schedule = schedule or make_schedule(loaded, None, "planned", *gaps.steps(loaded.ardm.num_stages))
+    return draw(loaded, schedule, options, gaps, context)

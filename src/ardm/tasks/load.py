@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from ardm import checkpoint, pretrained
 from ardm.baselines.causal import Autoregressive
@@ -10,7 +11,25 @@ from ardm.checkpoint import Trained, TrainedBaseline, TrainedModel
 from ardm.errors import UsageError
 from ardm.model import ARDM
 from ardm.names import Shape
+from ardm.profile import Profile
 from ardm.runtime.device import Runtime
+
+
+@runtime_checkable
+class ModelOnDevice(Protocol):
+    """An ARDM with its loss profile, and the device and the precision that it runs with."""
+
+    @property
+    def ardm(self) -> ARDM: ...
+
+    @property
+    def profile(self) -> Profile: ...
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    def for_shape(self, shape: Shape) -> "ModelOnDevice":
+        """This model for items of another shape."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -24,6 +43,11 @@ class LoadedModel:
     def ardm(self) -> ARDM:
         """The ARDM itself."""
         return self.trained.model
+
+    @property
+    def profile(self) -> Profile:
+        """The loss profile, for planning."""
+        return self.trained.profile
 
     def for_shape(self, shape: Shape) -> "LoadedModel":
         """This model with its weights for items of another shape."""

@@ -2,16 +2,18 @@
 
 import json
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ardm.checkpoint import TrainedModel, load_profile_and_source
+from ardm.checkpoint import load_profile_and_source
 from ardm.codec.coding_plan import orders_and_schedule
 from ardm.codec.format.options import OrderChoice
 from ardm.errors import DataError, UsageError
+from ardm.model import ARDM
 from ardm.names import AVERAGED, MEASURED_EARLIER, ProfileSource, ScheduleKind, Shape, Smoothing
 from ardm.orders import random_stage_orders
 from ardm.planner import schedule_of_kind
@@ -21,6 +23,17 @@ from ardm.runtime.files import to_json, write_output, written_whole
 from ardm.schedule import Schedule, full_schedule
 
 Losses = Float[np.ndarray, "S D"]
+
+
+@runtime_checkable
+class Profiled(Protocol):
+    """An ARDM with its loss profile."""
+
+    @property
+    def ardm(self) -> ARDM: ...
+
+    @property
+    def profile(self) -> Profile: ...
 
 
 def read_losses(source: str | Path, method: Smoothing | None = None) -> Losses:
@@ -106,29 +119,38 @@ def is_measured(profile: Profile) -> bool:
     return bool(profile.counts.any(dim=1).all())
 
 
-def planning_losses(trained: TrainedModel) -> Losses:
-    """A model's losses, averages over random orders, made monotone and stretched to its items' size."""
-    return stretch(monotone_losses(trained.profile), trained.model.num_variables)
+def planning_losses(model: Profiled, losses: Losses | None = None) -> Float[np.ndarray, "S steps"]:
+    """A model's losses, averages over random orders, made monotone (unless given so) and stretched to its items' size.
+
+    >>> from ardm.tasks.load import load
+    >>> from ardm.tasks.plan import planning_losses
+    >>> planning_losses(load("text").for_shape((100,))).shape
+    (1, 100)
+    """
+    return stretch(monotone_losses(model.profile) if losses is None else losses, model.ardm.num_variables)
 
 
 def make_schedule(
-    trained: TrainedModel,
+    model: Profiled,
     num_calls: int | None = None,
     kind: ScheduleKind = "planned",
     first_step: int = 0,
     last_step: int | None = None,
+    losses: Losses | None = None,
 ) -> Schedule:
     """A schedule for the steps of an item, or some of them, with this many calls or one variable per call.
 
-    >>> import ardm
+    Whoever plans often from one model gives its `monotone_losses`, which take a moment.
+
+    >>> from ardm.tasks.load import load
     >>> from ardm.tasks.plan import make_schedule
-    >>> make_schedule(ardm.load("text"), 20).num_calls
+    >>> make_schedule(load("text"), 20).num_calls
     20
     """
-    num_stages, num_steps = trained.model.num_stages, last_step or trained.model.num_variables
+    num_stages, num_steps = model.ardm.num_stages, last_step or model.ardm.num_variables
     if num_calls is None:
         return full_schedule(num_steps, num_stages=num_stages, first_step=first_step)
-    losses = planning_losses(trained) if kind == "planned" else np.zeros((num_stages, num_steps))
+    losses = planning_losses(model, losses) if kind == "planned" else np.zeros((num_stages, num_steps))
     return schedule_of_kind(kind, losses, num_calls, first_step, num_steps)
 
 

@@ -44,14 +44,14 @@ def score(
     x: Int[Tensor, "N D"],
     schedule: Schedule | None = None,
     order: str = "random",
-    words: str | None = None,
+    schedule_name: str | None = None,
     options: ScoreOptions = DEFAULTS,
 ) -> Estimate:
     """The mean bits of items with an interval over them.
 
     In random orders this is a bound; without a schedule it is estimated from single steps and has the measured profile.
     In any other order it is exact, by default with one variable per call. A baseline has its own way to score items,
-    which ignores schedule and order. The estimate names the schedule by its number of calls, or by `words`.
+    which ignores schedule and order. The estimate names the schedule by its number of calls, or by `schedule_name`.
     Items shorter than the model's are scored as marginals by a model of one stage: see `marginal_bits`.
 
     >>> import ardm, torch
@@ -63,22 +63,22 @@ def score(
     """
     runtime = loaded.runtime
     x, generator = x.to(runtime.device), torch.Generator(runtime.device).manual_seed(options.seed)
-    how: Any = {"batch_size": options.batch_size, "on_batch": options.on_batch, "team": runtime.team}
+    kwargs: Any = {"batch_size": options.batch_size, "on_batch": options.on_batch, "team": runtime.team}
     if x.shape[1] < loaded.trained.model.num_variables:
-        return _score_marginals(loaded, x, schedule, order, words, generator, options)
+        return _score_marginals(loaded, x, schedule, order, schedule_name, generator, options)
     with runtime.autocast():
         if isinstance(loaded, LoadedBaseline):
-            return methods.score(loaded.trained.model, x, generator, num_passes=options.num_passes, **how)
+            return methods.score(loaded.trained.model, x, generator, num_passes=options.num_passes, **kwargs)
         model = loaded.ardm
         if order == "random" and schedule is None:
-            return bound(model, x, generator, num_passes=options.num_passes, **how)
-        schedule = schedule or make_schedule(loaded.trained)
+            return bound(model, x, generator, num_passes=options.num_passes, **kwargs)
+        schedule = schedule or make_schedule(loaded)
         if order == "random":
-            bits, name = schedule_bits_bound(model, x, schedule, generator, **how), "bound over random orders"
+            bits, name = schedule_bits_bound(model, x, schedule, generator, **kwargs), "bound over random orders"
         else:
             orders, schedule = make_orders(order, schedule, len(x), model.shape, generator)
-            bits, name = exact_bits(model, x, orders, schedule, **how), f"exact, {order} order"
-        name = f"{name}, {words or f'{schedule.num_calls} calls'}"
+            bits, name = exact_bits(model, x, orders, schedule, **kwargs), f"exact, {order} order"
+        name = f"{name}, {schedule_name or f'{schedule.num_calls} calls'}"
         return mean_bits(bits, model.num_variables, name, is_exact=order != "random")
 
 
@@ -98,7 +98,7 @@ def _score_marginals(
             f"only an order-agnostic ARDM scores items of fewer variables than its own: got {num_variables}, "
             f"expected {loaded.trained.model.num_variables}"
         )
-    schedule = schedule or make_schedule(loaded.trained, last_step=num_variables)
+    schedule = schedule or make_schedule(loaded, last_step=num_variables)
     num_draws = options.num_passes if is_random else 1
     orders, schedule = make_orders(order, schedule, num_draws * num_items, (num_variables,), generator)
     with loaded.runtime.autocast():

@@ -11,14 +11,15 @@ from pathlib import Path
 
 from torch import Tensor
 
-from ardm.checkpoint import MODEL_FILE, TrainedModel, save_model
+from ardm.checkpoint import TrainedModel, save_model
 from ardm.config import RunConfig
 from ardm.errors import UsageError
 from ardm.media import load_corpus
+from ardm.names import CONFIG_FILE, MODEL_FILE
 from ardm.runtime.device import Runtime
 from ardm.runtime.files import locked, remove_leftovers, write_file
 from ardm.train.metrics import Metrics, metrics_log, set_metrics_aside
-from ardm.train.run_folder import CONFIG_FILE, has_run, non_finite_error, restore_state, save_state, write_data_path
+from ardm.train.run_folder import has_run, non_finite_error, restore_state, save_state, write_data_path
 from ardm.train.trainer import Trainer
 
 FINAL_PASSES = 8
@@ -56,7 +57,7 @@ def opened_run(
     trainer, remarks = Trainer(config, load_corpus(config.data, data), runtime), []
     if initial is not None and not is_started:
         trainer.start_from(initial)
-    team.barrier()  # no process writes before all have got here
+    team.barrier()  # no process writes before all have reached this point
     with locked(folder) if team.is_first else nullcontext():
         if is_started:
             if damage := restore_state(trainer, folder):
@@ -216,16 +217,16 @@ class Stopped(Exception):
 
 
 def final_draws(trainer: Trainer) -> int:
-    """How many held-out losses to measure for the planner's profile, in at most about a tenth of the training time.
+    """Number of held-out losses to measure for the planner's profile, in at most about a tenth of the training time.
 
     `MIN_OBSERVATIONS_PER_STAGE` takes longer only after the shortest trainings. A loss without its gradient takes a
     third of the time; the limit is a count, because a resumed run could not repeat a limit in seconds exactly.
     """
     if not trainer.config.method.is_ardm:
-        return len(trainer.eval_items)  # it has no profile
+        return len(trainer.eval_items)  # a baseline has no profile
     model, config = trainer.model, trainer.config.train
-    wanted = max(stopped_draws(trainer), FINAL_PASSES * len(trainer.eval_items))
-    return min(wanted, max(MIN_OBSERVATIONS_PER_STAGE * model.num_stages, config.steps * config.batch_size // 3))
+    target = max(stopped_draws(trainer), FINAL_PASSES * len(trainer.eval_items))
+    return min(target, max(MIN_OBSERVATIONS_PER_STAGE * model.num_stages, config.steps * config.batch_size // 3))
 
 
 def stopped_draws(trainer: Trainer) -> int:

@@ -16,22 +16,22 @@ from typing import Any
 
 from torch import Tensor
 
-from ardm.checkpoint import MODEL_FILE, read_tensors, save_model, write_tensors
+from ardm.checkpoint import read_tensors, save_model, write_tensors
 from ardm.config import RunConfig
 from ardm.errors import ArdmError, CheckpointError, UsageError
+from ardm.names import CONFIG_FILE, MODEL_FILE
 from ardm.runtime.files import write_file, written_whole
 from ardm.train.metrics import METRICS_FILE
 from ardm.train.trainer import Trainer
 
-CONFIG_FILE = "config.json"
 DATA_FILE = "data.txt"
 STATE_FILE = "state.safetensors"
 PREVIOUS_STATE_FILE = "state.previous.safetensors"
 DAMAGED_STATE_FILE = "state.damaged.safetensors"
 KIND = "training state"
-LOSABLE_FILES = {STATE_FILE, PREVIOUS_STATE_FILE, MODEL_FILE}
+OVERWRITTEN_FILES = {STATE_FILE, PREVIOUS_STATE_FILE, MODEL_FILE}
 """Files that a new run would overwrite."""
-RUN_FILES = LOSABLE_FILES | {CONFIG_FILE, DATA_FILE, DAMAGED_STATE_FILE, METRICS_FILE}
+RUN_FILES = OVERWRITTEN_FILES | {CONFIG_FILE, DATA_FILE, DAMAGED_STATE_FILE, METRICS_FILE}
 
 CHANGEABLE_FIELDS = {"steps", "eval_every", "checkpoint_every", "log_every", "num_shards"}
 """Fields of the configuration that a resumed run may change; with other shards it uses different random draws."""
@@ -41,7 +41,7 @@ FIELD_WORDS = {"name": "method", "num_steps": "number of diffusion steps", "num_
 
 def has_run(folder: Path) -> bool:
     """Whether a folder has files that a new run would overwrite."""
-    return any((folder / name).exists() for name in LOSABLE_FILES)
+    return any((folder / name).exists() for name in OVERWRITTEN_FILES)
 
 
 def has_foreign_files(folder: Path) -> bool:

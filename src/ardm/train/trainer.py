@@ -90,7 +90,7 @@ class Trainer:
             )
         if runtime.compile:
             compile_blocks(self.model.network)
-        if runtime.shares_weights:
+        if runtime.shards_weights:
             mesh = init_device_mesh(runtime.device.type, (runtime.team.size,))
             shard_weights(self.averaged, blocks_of(self.averaged.network), mesh)
             shard_weights(objective, blocks_of(self.model.network), mesh)
@@ -204,15 +204,15 @@ class Trainer:
     def _estimate(self, num_passes: int, num_items: int | None, on_batch: Callable[[int], None]) -> Estimate:
         items = self.eval_items if num_items is None else self.eval_items[spread(num_items, len(self.eval_items))]
         generator = torch.Generator(self.runtime.device).manual_seed(self.config.seed)
-        how: Any = {"num_passes": num_passes, "batch_size": self.config.train.shard_size, "on_batch": on_batch}
+        kwargs: Any = {"num_passes": num_passes, "batch_size": self.config.train.shard_size, "on_batch": on_batch}
         averaged = self.whole_average()
         estimated: Callable[..., Estimate] = bound if isinstance(averaged, ARDM) else score
         with self.runtime.autocast():
-            return estimated(averaged, items, generator, team=self.runtime.team, **how)
+            return estimated(averaged, items, generator, team=self.runtime.team, **kwargs)
 
     def whole_average(self) -> ARDM | Baseline:
         """The model with the averaged weights, gathered on this device; all processes must call it."""
-        if not self.runtime.shares_weights:
+        if not self.runtime.shards_weights:
             return self.averaged
         with torch.random.fork_rng(devices=[]):
             model = build_model(self.config, self.corpus.num_classes)

@@ -65,7 +65,7 @@ def test_hidden_values_do_not_leak():
     ids=["text", "paper", "images"],
 )
 def test_timings_are_consistent(config):
-    row = time_plain(config, CPU, rates=MatrixRates(burst=0.8, lasting=0.5), seconds=0.01)
+    row = time_plain(config, CPU, rates=MatrixRates(burst=0.8, sustained=0.5), seconds=0.01)
     assert row.items_per_second == pytest.approx(row.batch_size / row.step_seconds)
     assert row.share == pytest.approx(row.teraflops / 0.5)
     assert row.burst_share == pytest.approx(row.teraflops / 0.8)

@@ -16,13 +16,16 @@ from ardm.build import build_ardm
 from ardm.checkpoint import TrainedModel, save_model
 from ardm.cli.bench.plan import BenchPlan
 from ardm.cli.common import cpu_name
+from ardm.cli.evaluate import Evaluate
 from ardm.cli.main import main
+from ardm.cli.report import ReportCalls
 from ardm.cli.sample import Sample
 from ardm.model import ARDM
 from ardm.orders import random_stage_orders
 from ardm.profile import Profile
 from ardm.runtime.device import Runtime
 from ardm.sample import BATCH_SIZE, batch_generator, batch_sizes, sample_items
+from ardm.tasks.score import ScoreOptions
 
 CPU = Runtime.choose("cpu")
 CONFIGS = {
@@ -82,6 +85,8 @@ def test_batches_are_those_of_the_command():
     assert batch_sizes(130, 64) == [64, 64, 2]
     assert batch_sizes(3, 64) == [3]
     assert inspect.signature(Sample).parameters["batch_size"].default == BATCH_SIZE
+    for command in (Evaluate, ReportCalls):
+        assert inspect.signature(command).parameters["batch_size"].default == ScoreOptions().batch_size
     assert batch_generator(1, 0, CPU.device).initial_seed() == 1
     assert batch_generator(1, 2, CPU.device).initial_seed() == 1 + 2**33
 

@@ -76,7 +76,7 @@ def test_matrix_rates_and_shapes_of_data(monkeypatch):
     monkeypatch.setattr(training, "seconds_per_step", lambda _, device, seconds, steps_at_once: seconds_of[seconds])
     rates = matrix_rates(CPU, seconds=7.0)
     assert rates.burst == 2 * 1024**3 / 1e12
-    assert rates.lasting == rates.burst / 4
+    assert rates.sustained == rates.burst / 4
     config = replace(tiny_images(), data=ImageData(kind="images", height=4, width=6, channels=1))
     assert random_corpus(config).items("valid", (4, 6, 1)).shape == (64, 24)
 

@@ -46,7 +46,9 @@ from ardm.data.sound_files import wav_file
 from ardm.errors import DataError, UsageError
 from ardm.likelihood import exact_bits, variable_bits
 from ardm.orders import NAMED_ORDERS
+from ardm.planner import plan_gaps
 from ardm.sample import sample_chain
+from ardm.tasks.plan import make_schedule, planning_losses
 
 LIMITS = PageLimits()
 
@@ -181,6 +183,16 @@ class TestModels:
         assert {budget["bits"] for budget in answer["budgets"]} == {None}
         filled = result(client, "/api/fill", fill_values("grey", width=6, height=5, calls=9))
         assert image_from(filled["picture"]).shape == (2 * 5, 6)
+
+    def test_gaps_are_planned_as_on_the_command_line(self):
+        """Also in items of another size than the model's, whose losses are stretched twice."""
+        page, shape = tiny_store().models[key_of("one-stage-colour")], (7, 9, 3)
+        trained = page.trained.for_shape(shape)
+        for first in range(0, 180, 9):
+            schedule = make_schedule(trained, 9, "planned", first)
+            assert page.schedule(9, shape, first, 189) == schedule
+            for budget in page.budgets(shape, first, 189)[:2]:
+                assert budget.bits == plan_gaps(planning_losses(trained), budget.calls, first, 189).bits
 
     def test_trained_weights_are_served_but_do_not_compress(self, tmp_path):
         model = tiny_store().models[key_of("text")]
@@ -317,8 +329,8 @@ BAD_FILLS = [
     ("one-stage-colour", {"width": 4, "height": 4, "pixels": "!!", "mask": "1" * 16}, "pixels is not valid base64"),
     ("one-stage-colour", {"width": 4, "height": 4, "pixels": "AAAA", "mask": "1" * 16}, "have 48 bytes, got 3"),
     ("one-stage-colour", {"width": 1, "height": 2, "pixels": "AAAA", "mask": "00"}, "nothing to fill: paint over"),
-    ("one-stage-colour", {"width": 1, "height": 2, "pixels": "AAAA", "mask": "0"}, "mask must be 2 of the characters"),
-    ("one-stage-colour", {"width": 1, "height": 2, "pixels": "AAAA", "mask": "0x"}, "mask must be 2 of the characters"),
+    ("one-stage-colour", {"width": 1, "height": 2, "pixels": "AAAA", "mask": "0"}, "2 characters, each 0 or 1"),
+    ("one-stage-colour", {"width": 1, "height": 2, "pixels": "AAAA", "mask": "0x"}, "2 characters, each 0 or 1"),
     ("one-stage-colour", {"width": 1, "height": 2, "pixels": "AAAA", "mask": "000"}, "mask has 3 characters"),
     ("sound", {"file": "UklGRg==", "name": "a.wav", "start": 0, "stop": 1}, "a.wav is neither a WAV nor a FLAC file"),
     ("sound", {"file": "", "name": "../../a.wav", "start": 0, "stop": 1}, "a.wav is empty"),

@@ -104,8 +104,8 @@ class TestCompression:
     @pytest.mark.parametrize(
         ("kind", "name", "data", "message"),
         [
-            ("one-stage-colour", "a.png", b"no image", "a.png is not an image that can be read"),
-            ("one-stage-colour", "a.png", b"", "a.png is not an image that can be read"),
+            ("one-stage-colour", "a.png", b"no image", "a.png is not a readable image"),
+            ("one-stage-colour", "a.png", b"", "a.png is not a readable image"),
             ("sound", "a.wav", b"no sound", "a.wav is neither a WAV nor a FLAC file"),
             ("text", "a.txt", b"\xff\xfe", "a.txt is not UTF-8 text"),
             ("text", "a.ardm", b"x", "a.ardm is already compressed; it can be restored here"),

@@ -225,10 +225,12 @@ def archive_of(shared: Options | None, parts: dict[str, tuple[Value, Options]], 
         n: codec.encode([codec.place(content_of(x))], options, Batching())[0] for n, (x, options) in parts.items()
     }
     half = len(entries) // 2
-    with ArchiveWriter.create(file, shared, recoverable) as writer:
+    with ArchiveWriter.create(file, shared) as writer:
+        writer.writes_groups = recoverable
         for name in list(entries)[:half]:
             writer.add(name, entries[name])
-    with ArchiveWriter.append(file, recoverable=recoverable) as writer:
+    with ArchiveWriter.append(file) as writer:
+        writer.writes_groups = recoverable
         for name in list(entries)[half:]:
             writer.add(name, entries[name])
     return file.getvalue()

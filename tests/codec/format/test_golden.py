@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import ardm
+from ardm.checkpoint import load_model
 from ardm.codec.batching import Batching
 from ardm.codec.format.archive import ArchiveReader
 from ardm.codec.format.short import is_short
@@ -61,7 +62,7 @@ def test_golden_files_decode(version, name):
 
 @pytest.mark.parametrize("version", VERSIONS, ids=[version.name for version in VERSIONS])
 def test_golden_archives_decode(version):
-    models = CodecSet([ContentCodec(ardm.load_model(version / "text.model"))])
+    models = CodecSet([ContentCodec(load_model(version / "text.model"))])
     with (version / "texts.ardma").open("rb") as file:
         reader = ArchiveReader(file)
         restored = models.decode([reader.read(name) for name in reader.listings], Batching())

@@ -242,7 +242,7 @@ def test_data_is_not_held_in_memory(how, kind, tmp_path):
     arguments = [how, str(tmp_path / "large"), str(tmp_path / "packed"), str(size), kind]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", WITHIN_LIMIT, *arguments], capture_output=True, text=True, env=environment
+        [sys.executable, "-c", WITHIN_LIMIT, *arguments], capture_output=True, text=True, env=environment, timeout=300
     )
     if how == "hold":
         assert "MemoryError" in done.stderr or "allocate memory" in done.stderr, done.stderr

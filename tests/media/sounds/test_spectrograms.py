@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ardm.media.sounds.spectrograms import (
+    BACKGROUND,
     COLOURS,
-    INK,
-    PAPER,
+    FOREGROUND,
     TICK,
     WIDTH,
     Grid,
@@ -113,9 +113,9 @@ def test_axes_are_at_the_left_and_below_the_lowest_panels():
     for i in range(5):
         box = grid.box(i)
         beside = picture[box.top + box.height // 2, box.left - TICK : box.left]  # the tick of 4 kHz
-        assert (beside == INK).all() if i in (0, 3) else (beside == PAPER).all()
+        assert (beside == FOREGROUND).all() if i in (0, 3) else (beside == BACKGROUND).all()
         below = picture[box.top + box.height : box.top + box.height + TICK, box.left + box.width // 2]  # half a second
-        assert (below == INK).all() if i >= 2 else (below == PAPER).all()
+        assert (below == FOREGROUND).all() if i >= 2 else (below == BACKGROUND).all()
 
 
 def test_labels_do_not_reach_into_panels_nor_out_of_the_picture():
@@ -131,7 +131,7 @@ def test_labels_do_not_reach_into_panels_nor_out_of_the_picture():
     assert not np.array_equal(*pictures)
     for picture in pictures:
         edges = np.concatenate([picture[0], picture[-1], picture[:, 0], picture[:, -1]])
-        assert (edges == PAPER).all()
+        assert (edges == BACKGROUND).all()
 
 
 def test_the_scale_runs_from_loud_to_silent():

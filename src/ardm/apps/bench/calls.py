@@ -1,4 +1,4 @@
-"""Time per network call: of a preset's network with random weights, or of an exact model and its float32 twin."""
+"""Time per network call, for a preset's network with random weights or for an exact model and its float32 twin."""
 
 from dataclasses import dataclass
 
@@ -55,13 +55,13 @@ class ExactCallTiming:
     batch_size: int
     exact_seconds: float
     float_seconds: float
-    """Seconds of the same network in float32 with random weights, whose values do not change its time."""
+    """Seconds of the same network in float32; its weights are random, which does not affect the time."""
 
 
 def time_exact_call(
     trained: TrainedModel, exact: ExactPart, *, name: str, batch_size: int = 1, seconds: float = 5.0
 ) -> ExactCallTiming:
-    """The times per call of both networks, which are called in turn for about this many seconds."""
+    """The times per call of both networks, called in turn for about `seconds` seconds."""
     model, device = trained.model, next(exact.network.buffers()).device
     twin = build_ardm(trained.config, model.depth.num_classes).to(device).eval()
     generator = torch.Generator(device).manual_seed(0)

@@ -34,12 +34,12 @@ class NetworkFigures:
     """Figures of a codec that calls a network."""
 
     num_calls: int
-    """Calls per item that are really made."""
+    """Calls actually made per item."""
     device: str
     batch_size: int
     """Maximum number of rows per call."""
     ideal_bits_per_variable: float
-    """-log2 of the network's probability of the items, in the order and with the calls that they are coded with."""
+    """-log2 of the network's probability of the items, in the order and with the calls used to code them."""
     payload_above_ideal_bits: float
     """Mean per coded item, including what is kept outside the payload, such as escapes."""
     payload_above_ideal_share: float
@@ -82,7 +82,7 @@ class CodecTiming:
     """Bytes of items, not of files, per second."""
     decode_bytes_per_second: float | None = None
     network: NetworkFigures | None = None
-    """None for codecs without a network."""
+    """Figures of the network; None for codecs without one."""
     model: Mapping[str, Any] | None = None
     """The origin and size of the model, if known."""
 
@@ -112,7 +112,7 @@ class NetworkCodec(Rival):
 
     @abstractmethod
     def coded_bits(self, items: Sequence[Item], files: Sequence[bytes]) -> CodedBits:
-        """The bits of the items' files, and the ideal ones."""
+        """The actual and the ideal bits of each item."""
 
 
 def compare(
@@ -141,7 +141,7 @@ def time_codec(rival: Rival, items: Sequence[Item], training: Sequence[Item], me
         return replace(row, failure=f"not installed: {rival.source}")
     try:
         return _filled(row, rival, items, training)
-    except Exception as error:  # a codec may raise anything; the others go on
+    except Exception as error:  # a codec may raise anything; the others continue
         return replace(row, failure=f"failed: {_one_line(error)}")
 
 
@@ -210,8 +210,8 @@ def _num_lost(items: Sequence[Item], files: Sequence[bytes], restored: Sequence[
 
 def _one_line(error: Exception) -> str:
     if isinstance(error, subprocess.CalledProcessError):
-        said = (error.stderr or b"").decode(errors="replace").split("\n")
-        return f"{error.cmd[0]} exited with {error.returncode}: {next(filter(None, reversed(said)), '')}"
+        lines = (error.stderr or b"").decode(errors="replace").split("\n")
+        return f"{error.cmd[0]} exited with {error.returncode}: {next(filter(None, reversed(lines)), '')}"
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 

@@ -96,22 +96,22 @@ def has_alpha(item: Item) -> bool:
     return isinstance(item, np.ndarray) and item.shape[2] in (2, 4)
 
 
-def is_same(item: Item, again: Item) -> bool:
+def is_same(item: Item, restored: Item) -> bool:
     """Whether an item was restored; grey may come back as RGB and opaque alpha may be missing, as with WebP."""
-    match item, again:
+    match item, restored:
         case bytes(), bytes():
-            return item == again
+            return item == restored
         case Sound(), Sound():
-            return item.rate == again.rate and np.array_equal(item.frames, again.frames)
+            return item.rate == restored.rate and np.array_equal(item.frames, restored.frames)
         case np.ndarray(), np.ndarray():
-            return _is_same_image(item, again)
+            return _is_same_image(item, restored)
     return False
 
 
-def _is_same_image(item: Pixels, again: Pixels) -> bool:
-    num_colours = [pixels.shape[2] - has_alpha(pixels) for pixels in (item, again)]
-    is_like = item.dtype == again.dtype and num_colours[0] <= num_colours[1]
-    return is_like and np.array_equal(_rgba(item), _rgba(again))
+def _is_same_image(item: Pixels, restored: Pixels) -> bool:
+    num_colours = [pixels.shape[2] - has_alpha(pixels) for pixels in (item, restored)]
+    is_like = item.dtype == restored.dtype and num_colours[0] <= num_colours[1]
+    return is_like and np.array_equal(_rgba(item), _rgba(restored))
 
 
 def _rgba(pixels: Pixels) -> Pixels:

@@ -43,7 +43,7 @@ class LoaderTiming:
     data: str
     batch_size: int
     cold: Loading
-    """Speed after asking the system to drop the shards from its cache; it may not, and the disk has a cache, too."""
+    """Speed after asking the system to drop the shards from its cache; it may refuse, and the disk has a cache too."""
     warm: Loading
     """Speed for the same batches again."""
     needed_items_per_second: float
@@ -51,14 +51,14 @@ class LoaderTiming:
     headroom: float
     """Ratio of the warm loader's speed to the needed one."""
     streaming: Streaming | None
-    """None if the needed speed was given."""
+    """Training with the loader; None if the needed speed was given."""
 
 
 def time_loader(
     config: RunConfig, path: Path, runtime: Runtime, *, needed: float | None = None, seconds: float = 10.0
 ) -> LoaderTiming:
     """The speed of the loader alone, cold and warm, and of training with and without it; about `seconds` for each."""
-    forget(path)
+    drop_from_cache(path)
     sampler = load_corpus(config.data, path).sampler(config.data.shape, runtime.device)
     assert isinstance(sampler, StreamSampler)
     sampler.finish = lambda values, generator: values  # work on the device is not part of loading
@@ -116,8 +116,8 @@ def time_resident(config: RunConfig, runtime: Runtime, seconds: float) -> float:
     return config.train.batch_size / seconds_per_step(trainer.train_step, runtime.device, seconds)
 
 
-def forget(path: Path) -> None:
-    """Ask the system to drop a packed data set from its cache, where it can be asked."""
+def drop_from_cache(path: Path) -> None:
+    """Ask the system to drop a packed data set from its cache, if it can."""
     for shard in open_pack(path).about.shards if hasattr(os, "posix_fadvise") else ():
         with (path / shard.file).open("rb") as file:
             os.fsync(file.fileno())

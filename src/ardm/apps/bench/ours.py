@@ -16,7 +16,7 @@ from ardm.codec.batching import Batching
 from ardm.codec.coding_plan import orders_and_schedule
 from ardm.codec.format.entries import Entry, Limits
 from ardm.codec.format.options import Options
-from ardm.compression.content_codec import CodecSet, ContentCodec, Restored
+from ardm.compression.content_codec import CodecSet, ContentCodec, unless_failed
 from ardm.compression.sources import find_sources
 from ardm.data.sound_files import Sound
 from ardm.errors import DataError, TooLargeError
@@ -57,7 +57,7 @@ class OurCodec(NetworkCodec):
         return [self.codec.file_of(entry) for entry in entries]
 
     def decode(self, files: Sequence[bytes]) -> list[Item]:
-        return [_item(restored) for restored in self.codec.decode(self._entries(files), self.batching)]
+        return [item_of_content(unless_failed(one)) for one in self.codec.decode(self._entries(files), self.batching)]
 
     def coded_bits(self, items: Sequence[Item], files: Sequence[bytes]) -> CodedBits:
         """The sizes of the files' bodies, and the bits according to the exact network."""
@@ -84,12 +84,6 @@ class OurCodec(NetworkCodec):
         if isinstance(item, bytes):
             return self.codec.place(content_of(item.decode() if self.is_text else item))
         return self.codec.place(content_of(item[:, :, 0] if item.shape[2] == 1 else item))
-
-
-def _item(restored: Restored) -> Item:
-    if not isinstance(restored, Content):
-        raise restored
-    return item_of_content(restored)
 
 
 def our_codecs(trained: TrainedModel, budgets: Sequence[int] = (), *, batch_size: int | None = None) -> list[OurCodec]:

@@ -103,7 +103,7 @@ class PlainComparison(TrainTiming):
 def compare_with_plain(config: RunConfig, runtime: Runtime, *, seconds: float, compiled: bool) -> PlainComparison:
     """The timings of our steps and then of the plain loop's, taken for about this many seconds each."""
     ours = time_training(config, runtime, seconds=seconds)
-    rates = MatrixRates(burst=ours.burst_teraflops, lasting=ours.matrix_teraflops)
+    rates = MatrixRates(burst=ours.burst_teraflops, sustained=ours.matrix_teraflops)
     plain = time_plain(config, runtime, rates=rates, seconds=seconds, compiled=compiled)
     return PlainComparison(**asdict(ours), plain=plain, speedup=ours.items_per_second / plain.items_per_second)
 

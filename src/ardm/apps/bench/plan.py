@@ -20,7 +20,7 @@ CPU = torch.device("cpu")
 PAPER_STEPS = 3072
 """Variables of a CIFAR-10 image, the size for which the paper gives its times."""
 SWEEP_BYTES = 4 * 8
-"""Bytes per step: two rows of costs (or one and one of origins), the lines and their crossings."""
+"""Bytes per step: two rows of costs (or one, and one of origins), the lines and their crossings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class PlanTiming:
     num_steps: int
     """Steps D per stage."""
     budgets: int
-    """Budgets that one run answers."""
+    """Budgets planned in one run."""
     seconds: float
     """Median seconds of a run without compilation."""
     table_bytes: int
@@ -145,7 +145,7 @@ def _time_single(num_stages: int, num_steps: int, num_calls: int, repeats: int, 
 
 
 def _time_references(losses: np.ndarray) -> Iterator[PlanTiming]:
-    """The timing of a single run of each recurrence, because they are slow; they are compiled before."""
+    """The timing of a single run of each recurrence, because they are slow; compilation is not counted."""
     runs: dict[str, Callable[[], tuple[np.ndarray, np.ndarray]]]
     runs = {"paper's recurrence, NumPy": lambda: paper_recurrence(losses)}
     if importlib.util.find_spec("jax") is not None:

@@ -1,7 +1,7 @@
 """Time and memory of sampling in batches, as `ardm sample` does."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,11 +14,11 @@ from ardm.apps.bench.training import peak_bytes, random_corpus, reset_peak
 from ardm.build import build_ardm
 from ardm.config import RunConfig
 from ardm.model import ARDM
-from ardm.nn.recorded import for_many_calls
+from ardm.nn.recorded import recorded
 from ardm.runtime.device import Runtime
 from ardm.sample import BATCH_SIZE, batch_generator, batch_sizes
 from ardm.schedule import Schedule, uniform_schedule
-from ardm.tasks.draw import chain, keep_states
+from ardm.tasks.draw import DrawOptions, chain, draw_batches, keep_states
 
 WARMUP_CALLS = 3
 """Untimed calls per batch size, which allocate memory and choose kernels."""
@@ -83,15 +83,17 @@ def time_sampling(
 ) -> SampleTiming:
     """The timing of at least one pass over all items, repeated for about this many seconds."""
     sizes, num_calls = batch_sizes(num_items, batch_size), schedule.num_calls
-    how: Any = {"num_items": num_items, "batch_size": batch_size, "compiles": runtime.compile}
-    with runtime.autocast(), for_many_calls(source.model, num_calls=num_calls, **how) as called:
+    kwargs: Any = {"num_items": num_items, "batch_size": batch_size}
+    ready = recorded(source.model, num_calls=num_calls, compiles=runtime.compile, **kwargs)
+    with runtime.autocast(), ready as called:
         model = WatchedModel(called, runtime.device)
         warm_up(model, schedule, {*sizes})
         synchronize(runtime.device)
         model.watch.reset()
         reset_peak(runtime)
         started = time.perf_counter()
-        draw = partial(draw_batches, model, schedule, sizes)
+        start, options = partial(chain, model, schedule), DrawOptions(**kwargs)
+        draw = partial(draw_batches, start, num_calls, model.shape, runtime, options)
         pass_seconds = seconds_per_step(draw, runtime.device, seconds, steps_at_once=1)
         network_share = model.watch.seconds / (time.perf_counter() - started)
     return SampleTiming(
@@ -114,14 +116,8 @@ def warm_up(model: "WatchedModel", schedule: Schedule, sizes: set[int]) -> None:
     on_cuda = model.device.type == "cuda"
     num_calls = schedule.num_calls if on_cuda else min(WARMUP_CALLS, schedule.num_calls)
     for size in sizes:
-        draw_batches(model, schedule, [size] * (WARMUP_BATCHES if on_cuda else 1), num_calls)
-
-
-def draw_batches(model: "WatchedModel", schedule: Schedule, sizes: Sequence[int], num_calls: int | None = None) -> None:
-    """Draw batches in random orders, or make their first `num_calls` calls, and copy them to the host."""
-    for batch, size in enumerate(sizes):
-        states = chain(model, schedule, size, batch_generator(0, batch, model.device))
-        keep_states(states, [num_calls or schedule.num_calls])
+        for batch in range(WARMUP_BATCHES if on_cuda else 1):
+            keep_states(chain(model, schedule, size, batch_generator(0, batch, model.device)), [num_calls])
 
 
 class WatchedModel(ARDM):

@@ -39,7 +39,7 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
-        """The time so far, where overlaps count once; waits for a GPU, and no thread may be in the context."""
+        """The time so far, counting overlaps once; waits for a GPU. No thread may be in the context."""
         if not self._events:
             return covered(self._spans)
         torch.cuda.synchronize(self._device)

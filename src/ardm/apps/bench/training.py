@@ -57,7 +57,7 @@ class MatrixRates:
 
     burst: float
     """Rate of the first few products."""
-    lasting: float
+    sustained: float
     """Rate sustained for seconds."""
 
 
@@ -102,8 +102,8 @@ def timed_steps(
         step_seconds=step_seconds,
         items_per_second=items_per_second,
         teraflops=teraflops,
-        share=teraflops / rates.lasting,
-        matrix_teraflops=rates.lasting,
+        share=teraflops / rates.sustained,
+        matrix_teraflops=rates.sustained,
         burst_share=teraflops / rates.burst,
         burst_teraflops=rates.burst,
         peak_bytes=peak,
@@ -146,7 +146,7 @@ def matrix_rates(runtime: Runtime, seconds: float) -> MatrixRates:
         return 2 * size**3 / seconds_per_step(lambda: a @ a, runtime.device, seconds, steps_at_once=few) / 1e12
 
     a @ a  # chooses a kernel
-    return MatrixRates(burst=rate(0.0), lasting=rate(seconds))
+    return MatrixRates(burst=rate(0.0), sustained=rate(seconds))
 
 
 def random_corpus(config: RunConfig) -> Corpus:

@@ -31,7 +31,7 @@ RIVALS: dict[Media, tuple[Rival, ...]] = {
 """Codecs that need no training."""
 
 PlaceBits = Sequence[Float64[np.ndarray, "..."]]
-"""The bits of every place of each canvas of a content."""
+"""The bits at each place of a content's canvases."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class Row:
     num_bytes: int
     num_variables: int
     encode_seconds: float | None = None
-    """None if nothing was coded."""
+    """Time to encode; None if nothing was coded."""
     decode_seconds: float | None = None
     is_ours: bool = False
 
@@ -94,7 +94,7 @@ def _all_done(outcome: Outcome) -> list[Done]:
 
 
 def measure_example(model: DemoModel, example: Example) -> PlaceBits:
-    """The bits of every place of each canvas of a file's content."""
+    """The bits at each place of the canvases of a file's content."""
     codec = model.exact_codec
     return codec.measure(codec.place(example.content), codec.options(model.coding_schedule.num_calls), Batching())
 

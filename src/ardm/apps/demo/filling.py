@@ -23,7 +23,7 @@ GAP_ORDER = "halton"
 GAP_CALLS = 50
 """Maximum number of network calls for the gaps of an item."""
 GAP_TEMPERATURE = 0.8
-"""A little below 1, which is the model itself, so that none of the few samples is odd."""
+"""Slightly below 1 (the model itself), to avoid outliers among the few samples."""
 WORDS_PER_GAP = 4
 """One in this many words of a text is removed."""
 
@@ -44,11 +44,11 @@ class Filled:
 
 def fill_examples(model: DemoModel, num_items: int, num_samples: int, seed: int) -> list[Filled]:
     """The first suitable images or texts, each with its gaps filled several times."""
-    how: Any = {"num_items": num_samples, "batch_size": num_samples, "seed": seed}
-    options, filled = DrawOptions(order=GAP_ORDER, temperature=GAP_TEMPERATURE, **how), []
+    kwargs: Any = {"num_items": num_samples, "batch_size": num_samples, "seed": seed}
+    options, filled = DrawOptions(order=GAP_ORDER, temperature=GAP_TEMPERATURE, **kwargs), []
     gapped = _gapped_images(model) if model.medium == "images" else _gapped_texts(model)
     for name, original, gaps in islice(gapped, num_items):
-        schedule = model.schedule(GAP_CALLS, *gaps.steps(model.ardm.num_stages))
+        schedule = model.schedule(GAP_CALLS, gaps.shape, *gaps.steps(model.ardm.num_stages))
         filled.append(Filled(name=name, original=original, gaps=gaps, drawn=fill(model, gaps, schedule, options)))
     return filled
 

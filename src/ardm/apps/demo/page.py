@@ -7,15 +7,14 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int, Int16
 
-from ardm.apps.demo.coding import PlaceBits
 from ardm.apps.demo.filling import GAP_TEMPERATURE, Filled
 from ardm.apps.demo.results import DemoResults, ModelResults
 from ardm.apps.demo.tables import COLUMNS, blocks_of, notes_of
-from ardm.apps.report.figures import grouped_losses, stair_edges, stair_heights
 from ardm.apps.report.pages import render
-from ardm.apps.serve.display import readable
+from ardm.apps.serve.display import pixel_bits, readable
 from ardm.codec.format.fields import SoundFields
 from ardm.data.sound_files import wav_file
+from ardm.library.plots import grouped_losses, stair_edges, stair_heights
 from ardm.media.contents import frames_of, pixels_of
 from ardm.media.images.medium import HIDDEN_GREY, visible
 from ardm.media.images.pictures import Picture
@@ -75,11 +74,6 @@ def heat_maps(part: ModelResults) -> tuple[list[tuple[str, Picture, Picture, flo
         for (example, _), each in zip(part.bits, bits, strict=True)
     ]
     return maps, top
-
-
-def pixel_bits(bits: PlaceBits) -> Float[np.ndarray, "H W"]:
-    """The bits of each pixel, summed over its channels on all canvases."""
-    return np.asarray(np.sum([canvas.sum(axis=2) for canvas in bits], axis=0))
 
 
 def shaded_texts(part: ModelResults) -> list[tuple[str, str, list[str], float]]:

@@ -29,9 +29,9 @@ MEASURED = {"images": 2, "text": 1, "sound": 0}
 NUM_FILLED = {"images": 2, "text": 1}
 """Files with gaps to fill, by medium."""
 NUM_FILLINGS = 3
-"""How often the same gaps are filled."""
+"""Number of times that each gap is filled."""
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,35 +63,35 @@ class DemoResults:
         return [part for part in self.parts if part.model.medium == medium]
 
 
-def run_demo(models: Sequence[DemoModel], left_out: Sequence[str], folder: Path, seed: int, say: Say) -> DemoResults:
+def run_demo(models: Sequence[DemoModel], left_out: Sequence[str], folder: Path, seed: int, log: Log) -> DemoResults:
     """Compress, restore, compare, fill gaps and draw samples with each model; files go to a folder."""
     started = time.perf_counter()
-    parts = [_run_model(model, folder, seed, say) for model in models]
+    parts = [_run_model(model, folder, seed, log) for model in models]
     return DemoResults(parts=parts, left_out=left_out, seed=seed, seconds=time.perf_counter() - started)
 
 
-def _run_model(model: DemoModel, folder: Path, seed: int, say: Say) -> ModelResults:
-    coded = _code(model, folder, say)
+def _run_model(model: DemoModel, folder: Path, seed: int, log: Log) -> ModelResults:
+    coded = _code(model, folder, log)
     measured = [one.example for one in coded if not one.is_stored][: MEASURED[model.medium]]
     if measured:
-        say(f"{model.key}: measuring where the bits go")
+        log(f"{model.key}: measuring where the bits go")
     bits = [(example, measure_example(model, example)) for example in measured]
     filled: list[Filled] = []
     if model.medium in NUM_FILLED:
-        say(f"{model.key}: filling gaps")
+        log(f"{model.key}: filling gaps")
         filled = fill_examples(model, NUM_FILLED[model.medium], NUM_FILLINGS, seed)
     count, order = SAMPLES[model.medium], model.exact.coding.order
-    say(f"{model.key}: drawing {count} samples from nothing")
-    how: Any = {"num_items": count, "batch_size": count, "num_states": STATES[model.medium], "seed": seed}
-    drawn = draw(model, model.coding_schedule, DrawOptions(order=order, **how))
+    log(f"{model.key}: drawing {count} samples from nothing")
+    kwargs: Any = {"num_items": count, "batch_size": count, "num_states": STATES[model.medium], "seed": seed}
+    drawn = draw(model, model.coding_schedule, DrawOptions(order=order, **kwargs))
     best = None if model.losses is None else plan(model.losses, model.coding_schedule.num_calls)
     return ModelResults(model=model, coded=coded, bits=bits, filled=filled, drawn=drawn, plan=best)
 
 
-def _code(model: DemoModel, folder: Path, say: Say) -> list[CodedExample]:
-    say(f"{model.key}: compressing {', '.join(example.name for example in model.examples)}")
+def _code(model: DemoModel, folder: Path, log: Log) -> list[CodedExample]:
+    log(f"{model.key}: compressing {', '.join(example.name for example in model.examples)}")
     compressed = compress_examples(model, folder / COMPRESSED)
-    say(f"{model.key}: restoring and comparing")
+    log(f"{model.key}: restoring and comparing")
     restored = restore_examples(model, compressed, folder / RESTORED)
-    say(f"{model.key}: timing other codecs")
+    log(f"{model.key}: timing other codecs")
     return [compare(model, *one) for one in zip(model.examples, compressed, restored, strict=True)]

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, get_args
 
 from jaxtyping import Float, Int
@@ -11,9 +12,9 @@ from torch import Tensor
 
 from ardm.likelihood import Bound, Estimate
 from ardm.names import ScheduleKind
-from ardm.planner import schedule_of_kind
 from ardm.schedule import Schedule, full_schedule
 from ardm.tasks.load import LoadedModel
+from ardm.tasks.plan import make_schedule
 from ardm.tasks.score import ScoreOptions, score
 
 
@@ -52,7 +53,8 @@ class CallsReport:
         """For each budget: the named schedules in random orders, and the planned one in fixed orders."""
         rows = []
         for num_calls in budgets:
-            schedules = {kind: schedule_of_kind(kind, self.losses, num_calls) for kind in get_args(ScheduleKind)}
+            make = partial(make_schedule, self.loaded.trained, num_calls, losses=self.losses)
+            schedules = {kind: make(kind) for kind in get_args(ScheduleKind)}
             rows += [self.row("random", name, schedules[name]) for name in names]
             rows += [self.row(order, "planned", schedules["planned"]) for order in planned_in]
         return rows

@@ -28,7 +28,7 @@ def rivals_for(media: Media, items: Sequence[Item], *, has_training: bool = True
 
 
 def suited(rivals: Sequence[Rival], items: Sequence[Item]) -> list[Rival]:
-    """The codecs; if images have alpha, tools among them read PNG files."""
+    """The codecs adapted to the items: for images with alpha, tools read PNG files."""
     if not any(map(has_alpha, items)):
         return list(rivals)
     return [replace(rival, plain_suffix=".png") if isinstance(rival, Tool) else rival for rival in rivals]

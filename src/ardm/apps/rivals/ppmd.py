@@ -76,5 +76,5 @@ class _Stream:
     """The stream of a text and an item."""
 
     known: bytes
-    """The output once the text was read, which no later carry can change."""
+    """The output after reading the text, which no later carry can change."""
     rest: bytes

@@ -16,7 +16,7 @@ class Rival(ABC):
     name: str
     """The codec with the settings that matter."""
     source: str = "pip install 'ardm[bench]'"
-    """How to install it."""
+    """How to install the codec."""
     package: str | None = None
     """The optional package that it needs."""
 

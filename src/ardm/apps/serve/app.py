@@ -98,7 +98,7 @@ class Page:
         gaps = medium.start(request)
         first, last = gaps.steps(model.ardm.num_stages)
         return {
-            "budgets": [*map(asdict, model.budgets(first, last))],
+            "budgets": [*map(asdict, model.budgets(gaps.shape, first, last))],
             "seconds": model.seconds_for(1, 1, len(gaps.values)) * num_passes(model),
             "hidden": last - first,
         }

@@ -16,16 +16,15 @@ from ardm.codec.batching import Batching
 from ardm.codec.format.archive import is_archive
 from ardm.codec.format.entries import Coded, Limits, Raw
 from ardm.codec.format.fields import Fields
-from ardm.codec.format.single import SINGLE_SUFFIX
 from ardm.codec.windows import num_windows
-from ardm.compression.content_codec import CodecSet, ContentCodec
-from ardm.data.image_files import DAMAGE, IMAGE_FORMATS
-from ardm.errors import ArdmError, DamagedError, DataError, TooLargeError, UnknownModelError
+from ardm.compression.content_codec import CodecSet, ContentCodec, unless_failed, verified_files
+from ardm.data.image_files import IMAGE_FORMATS, READ_ERRORS
+from ardm.errors import DamagedError, DataError, TooLargeError, UnknownModelError
 from ardm.media.contents import Content, restored_file, restored_suffix
-from ardm.names import Shape
+from ardm.names import SINGLE_SUFFIX, Shape
 
 BATCH_SECONDS = 0.2
-"""The longest batch: a job can stop only between batches."""
+"""Maximum time of a batch: a job can stop only between batches."""
 MEDIA_TYPES = {"text": "text/plain", "bytes": "application/octet-stream", "image": "image/png", "sound": "audio/wav"}
 
 
@@ -49,13 +48,11 @@ class Compression:
     def run(self, job: Job) -> Event:
         """Compress, restore, compare, and measure if requested."""
         codec, clock, content = self.model.exact_codec, _Clock(job, self.model), self.placed.content
-        codecs = CodecSet([codec])
         job.expect(self.num_rows)
         (entry,) = codec.encode([self.placed], self.options, clock.batching("compressing"))
-        seconds, data = clock.lap(), codec.file_of(entry)
-        (restored,) = codecs.decode([codecs.entry_of(data)], clock.batching("restoring and comparing"))
-        if restored != content:
-            raise ArdmError("it did not decode exactly, so there is no compressed file; please report this")
+        seconds = clock.lap()
+        (file,) = verified_files(codec, [entry], [content], clock.batching("restoring and comparing"))
+        data = unless_failed(file)
         verify_seconds, is_raw, bits = clock.lap(), isinstance(entry.content, Raw), None
         if self.with_bits and not is_raw:
             measured = codec.measure(self.placed, self.options, clock.batching("measuring bits"))
@@ -85,7 +82,7 @@ class Restoration:
             raise DataError("this is an archive of several files; `ardm decompress` restores it")
         limits, self.codecs = request.limits, CodecSet(store.codecs)
         max_bytes = max(4 * limits.pixels, 4 * limits.characters, 2 * limits.sound_samples)
-        self.model: PageModel | None = None  # of a stored file
+        self.model: PageModel | None = None  # none for a stored file
         self.num_rows = 0
         try:
             self.entry = self.codecs.entry_of(data, Limits(content_bytes=max_bytes))
@@ -104,9 +101,8 @@ class Restoration:
         started = time.perf_counter()
         job.expect(self.num_rows)
         batching = Batching() if self.model is None else _Clock(job, self.model).batching("restoring")
-        (content,) = self.codecs.decode([self.entry], batching)
-        if isinstance(content, ArdmError):
-            raise DamagedError(f"the file is damaged: {content}") if isinstance(content, DamagedError) else content
+        (restored,) = self.codecs.decode([self.entry], batching)
+        content = unless_failed(restored)
         data = restored_file(content)
         return {
             "file": encoded(data),
@@ -193,7 +189,7 @@ def check_image(data: bytes, name: str, max_pixels: int) -> None:
     try:
         with Image.open(io.BytesIO(data), formats=IMAGE_FORMATS) as image:
             width, height = image.size
-    except DAMAGE:
-        raise DataError(f"{name} is not an image that can be read; PNG, WebP, BMP, GIF, TIFF and JPEG are") from None
+    except READ_ERRORS:
+        raise DataError(f"{name} is not a readable image; use PNG, WebP, BMP, GIF, TIFF or JPEG") from None
     if width * height > max_pixels:
         raise TooLargeError(f"{name} has {width} x {height} pixels; this page takes up to {max_pixels:,} in all")

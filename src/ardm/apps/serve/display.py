@@ -69,12 +69,16 @@ def readable(content: Content) -> str:
     return "".join(chr(b) if 32 <= b < 127 or b == 10 else "·" for b in content.raw)
 
 
+def pixel_bits(bits: Sequence[Bits]) -> Float[np.ndarray, "H W"]:
+    """The bits of each pixel, summed over its channels on all canvases."""
+    return np.asarray(np.sum([one.sum(axis=2) for one in bits], axis=0))
+
+
 def bits_display(content: Content, bits: Sequence[Bits]) -> dict[str, Any]:
     """The bits of each pixel or character, or their means in the columns of a drawn sound."""
     total = sum(float(one.sum()) for one in bits)
     if isinstance(content.fields, ImageFields):
-        pixels = np.sum([one.sum(axis=2) for one in bits], axis=0)
-        return {"total": total, "pixels": encoded(pixels.astype("<f4").tobytes())}
+        return {"total": total, "pixels": encoded(pixel_bits(bits).astype("<f4").tobytes())}
     if isinstance(content.fields, SoundFields):
         samples = np.sum(list(bits), axis=0)
         parts = np.array_split(samples, min(BINS, len(samples)))

@@ -49,7 +49,7 @@ class Filling:
     def run(self, job: Job) -> Event:
         """Draw the samples, sending intermediate states, and return them."""
         started = time.perf_counter()
-        schedule = self.model.schedule(self.num_calls, *self.gaps.steps(self.model.ardm.num_stages))
+        schedule = self.model.schedule(self.num_calls, self.gaps.shape, *self.gaps.steps(self.model.ardm.num_stages))
         num_calls, num_samples = schedule.num_calls, self.options.num_items
         job.expect(num_calls * num_samples * num_passes(self.model))
 
@@ -77,7 +77,7 @@ class Scoring:
         if not isinstance(medium, TextPage):
             raise UsageError("only texts are scored here; drop other files on the Compress tab")
         if model.ardm.num_stages > 1:
-            raise UsageError(f"{model.title} has several stages, which score whole items only")
+            raise UsageError(f"{model.title} has several stages and can score only whole items")
         self.model, self.medium, self.text = model, medium, medium.whole(request)
         self.num_calls = request.integer("calls", 1, MAX_CALLS)
         num_calls, num_variables = min(self.num_calls, self.text.length), len(self.text.values)
@@ -86,7 +86,7 @@ class Scoring:
     def run(self, job: Job) -> Event:
         """Score the text, in the order that spreads characters best."""
         started = time.perf_counter()
-        schedule = self.model.schedule(self.num_calls, 0, self.text.length)
+        schedule = self.model.schedule(self.num_calls, self.text.shape, 0, self.text.length)
         job.expect(schedule.num_calls)
         items = self.text.values[None]
         bits = text_bits(self.model, job, items, self.text, schedule, DrawOptions(order="spaced"))
@@ -99,7 +99,7 @@ class Scoring:
 
 
 def num_passes(model: PageModel) -> int:
-    """The number of times that a sample's calls are made: 2 for one-stage texts, which are scored for their shades."""
+    """The number of times that a sample's calls are made: 2 for one-stage texts, which are also scored for shading."""
     return 2 if model.medium == "text" and model.ardm.num_stages == 1 else 1
 
 

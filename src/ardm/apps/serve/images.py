@@ -62,10 +62,10 @@ class ImagePage:
 
 
 def read_mask(request: PageRequest, height: int, width: int) -> Bool[np.ndarray, "H W"]:
-    """True at each pixel to fill, from a text of 0 and 1."""
+    """True at each pixel to fill, from a string of 0s and 1s."""
     mask = request.text("mask", height * width)
     if len(mask) != height * width or set(mask) - {"0", "1"}:
-        raise DataError(f"mask must be {height * width} of the characters 0 and 1")
+        raise DataError(f"mask must be {height * width} characters, each 0 or 1")
     if "1" not in mask:
         raise DataError("nothing to fill: paint over the part of the image that the model should fill")
     return (np.frombuffer(mask.encode(), np.uint8) == ord("1")).reshape(height, width)

@@ -44,13 +44,13 @@ class PageRequest:
         return bool(_checked(name, value, isinstance(value, bool), "true or false"))
 
     def choice(self, name: str, choices: Collection[str]) -> str:
-        """One of some words."""
+        """One of the given words."""
         value = self._values.get(name)
         is_fine = isinstance(value, str) and value in choices
         return str(_checked(name, value, is_fine, f"one of {', '.join(choices)}"))
 
     def text(self, name: str, max_length: int) -> str:
-        """A text of at most this many characters, which UTF-8 can encode."""
+        """A text of at most `max_length` characters, all valid in UTF-8."""
         value = self._string(name, "a text")
         if len(value) > max_length:
             raise DataError(f"{name} has {len(value):,} characters; this page takes up to {max_length:,}")

@@ -68,7 +68,7 @@ class Job:
             self.send("progress", done=self._done, total=max(self._done, self._total), title=self.title)
 
     def run(self) -> None:
-        """Do the work and send how it ends, in one event and then None."""
+        """Do the work and send its outcome: one event, then None."""
         self._deadline = time.monotonic() + self._max_seconds
         try:
             self.check()

@@ -27,7 +27,7 @@ class PageLimits:
     outputs: int = 2**25
     """Outputs of one network call for all samples, which take most of the memory."""
     seconds: float = 90.0
-    """Expected time of a job, which is stopped after twice as long."""
+    """Expected time of a job, which is stopped after twice that time."""
     waiting: int = 4
     """Jobs in the queue."""
 

@@ -12,11 +12,12 @@ import torch
 from ardm.codec.format.options import find_identity
 from ardm.compression.content_codec import ContentCodec
 from ardm.errors import DataError, UsageError
+from ardm.names import ScheduleKind, Shape
 from ardm.planner import plan_gaps, schedule_bits
 from ardm.pretrained import bundled_models, find_model
-from ardm.schedule import Schedule, uniform_schedule
+from ardm.schedule import Schedule
 from ardm.tasks.load import LoadedModel, load
-from ardm.tasks.plan import Losses, is_measured, monotone_losses
+from ardm.tasks.plan import Losses, is_measured, make_schedule, monotone_losses, planning_losses
 
 BUDGETS = 32
 """Maximum number of positions of a slider for calls."""
@@ -83,17 +84,16 @@ class PageModel(LoadedModel):
         """The expected time of these calls for each of these items, in seconds."""
         return self.speed.seconds * num_calls * num_items * num_variables
 
-    def schedule(self, num_calls: int, first: int, last: int) -> Schedule:
-        """The best schedule of the steps first..last, or a uniform one without measured losses."""
-        num_stages = self.ardm.num_stages
-        num_calls = max(num_calls, num_stages)
-        if self.losses is None:
-            return uniform_schedule(last, num_calls, num_stages=num_stages, first_step=first)
-        return plan_gaps(self.losses, num_calls, first, last).schedule
+    def schedule(self, num_calls: int, shape: Shape, first: int, last: int) -> Schedule:
+        """The best schedule of the steps first..last of items of a shape, or a uniform one without measured losses."""
+        kind: ScheduleKind = "uniform" if self.losses is None else "planned"
+        num_calls = max(num_calls, self.ardm.num_stages)
+        return make_schedule(self.trained.for_shape(shape), num_calls, kind, first, last, self.losses)
 
-    def budgets(self, first: int, last: int) -> list[Budget]:
+    def budgets(self, shape: Shape, first: int, last: int) -> list[Budget]:
         """Budgets from the fewest calls to one call per variable."""
-        num_stages, losses = self.ardm.num_stages, self.losses
+        num_stages = self.ardm.num_stages
+        losses = None if self.losses is None else planning_losses(self.trained.for_shape(shape), self.losses)
         counts = sorted({round(c) for c in np.geomspace(num_stages, num_stages * (last - first), BUDGETS)})
         bits = [None if losses is None else plan_gaps(losses, calls, first, last).bits for calls in counts]
         return [Budget(calls=c, bits=b) for c, b in zip(counts, bits, strict=True)]

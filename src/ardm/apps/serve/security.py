@@ -1,4 +1,4 @@
-"""Only pages that the server itself sent may use it, under one of its own names.
+"""Checks that only pages sent by the server itself use it, under one of its own names.
 
 Another site's page can send requests to localhost, and can point its own name there (DNS rebinding): the Host and
 Origin headers reveal both. Response headers keep the page from loading anything from elsewhere and from being framed.
@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-EVERYWHERE = frozenset({"0.0.0.0", "::", ""})
+WILDCARD_HOSTS = frozenset({"0.0.0.0", "::", ""})
 RESPONSE_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob: data:; "
@@ -54,7 +54,7 @@ def refusal(headers: Headers, own_host: str) -> str | None:
     if not is_own_name(_name(host), own_host):
         return f"this server does not answer for the host {host[:80]!r}; open it by the address that it printed"
     origin = headers.get("origin")
-    is_link = headers.get("sec-fetch-mode") == "navigate"  # to the page, which has no effects
+    is_link = headers.get("sec-fetch-mode") == "navigate"  # opening the page has no effects
     is_from_elsewhere = headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not is_link
     if is_from_elsewhere or (origin is not None and origin.lower() != f"http://{host.lower()}"):
         return "this server answers only to its own page; open it by the address that it printed"
@@ -63,7 +63,7 @@ def refusal(headers: Headers, own_host: str) -> str | None:
 
 def is_own_name(name: str, own_host: str) -> bool:
     """Whether a server at a host has this name; one that listens everywhere has any numeric address."""
-    if own_host in EVERYWHERE:
+    if own_host in WILDCARD_HOSTS:
         return name in LOCAL_NAMES or name == socket.gethostname().lower() or _is_address(name)
     return name == own_host.lower() or (own_host in LOCAL_NAMES and name in LOCAL_NAMES)
 

@@ -8,7 +8,7 @@ import uvicorn
 
 from ardm.apps.serve.app import make_app
 from ardm.apps.serve.models import ModelStore
-from ardm.apps.serve.security import EVERYWHERE
+from ardm.apps.serve.security import WILDCARD_HOSTS
 from ardm.errors import UsageError
 
 
@@ -26,7 +26,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 def address(host: str, port: int) -> str:
     """The URL of the page."""
-    name = "localhost" if host in EVERYWHERE else f"[{host}]" if ":" in host else host
+    name = "localhost" if host in WILDCARD_HOSTS else f"[{host}]" if ":" in host else host
     return f"http://{name}:{port}/"
 
 

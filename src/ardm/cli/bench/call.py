@@ -25,10 +25,10 @@ class BenchCall(PresetBenchmark):
     def measure(self) -> None:
         from ardm.apps.bench.calls import time_call, time_exact_call
 
-        how: Any = {"batch_size": self.batch_size or 1, "seconds": self.seconds}
+        kwargs: Any = {"batch_size": self.batch_size or 1, "seconds": self.seconds}
         if self.model is None:
             configs, runtime = self.configurations(), self.runtime()
-            rows = (time_call(config, runtime, **how) for config in configs)
+            rows = (time_call(config, runtime, **kwargs) for config in configs)
             self.show(rows, f"{COLUMNS} {'call':>11} {'GFLOP':>8}", call_line)
             return
         if self.presets or self.base is not None:
@@ -38,7 +38,7 @@ class BenchCall(PresetBenchmark):
         trained = load(self.model, self.device).trained
         if trained.exact is None:
             raise UsageError(f"{self.model} is not an exact model; ardm export makes one from it")
-        row = time_exact_call(trained, trained.exact, name=self.model.name, **how)
+        row = time_exact_call(trained, trained.exact, name=self.model.name, **kwargs)
         self.show([row], f"{COLUMNS} {'integers':>11} {'float32':>11}", exact_call_line)
 
 

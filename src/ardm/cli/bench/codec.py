@@ -24,21 +24,20 @@ class BenchCodec(DeviceBenchmark):
     """Measure the bits and times of an exact model's codec, and of PNG, JPEG XL, PPMd, FLAC and others."""
 
     files: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE...")] = ()
-    """Files, folders and patterns, coded whole, as `ardm compress` does, to one compressed file each; empty files are
-    left out."""
+    """Files, folders and patterns. Each file is coded whole to its own compressed file; empty ones are left out."""
     model: Path
     """An exact model's file, or the name of a bundled model."""
     data: Path | None = None
-    """A data set like the model's, instead of files: items have the model's size, and rivals learn from it. A folder
-    without that data set is treated as files."""
+    """A data set like the model's, instead of files: items have the model's size, and other codecs learn from it. A
+    folder without that data set is treated as files."""
     calls: tuple[int, ...] = ()
-    """Budgets of calls: the model's best schedule within each; by default the model's own choice."""
+    """Call budgets, for each of which the model's best schedule is used; by default the model's own choice."""
     items: int = 100
     """Maximum number of items or files, spread evenly over the split or over all files."""
     split: Literal["test", "valid"] | None = None
     """Split of the data set; test by default."""
     seed: int | None = None
-    """Seed to choose items at random, still spread; without it the choice is fixed."""
+    """Seed for choosing items at random, still evenly spread; without it the choice is fixed."""
     ours_only: bool = False
     """Do not measure the other codecs."""
     batch_size: int | None = None

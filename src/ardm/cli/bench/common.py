@@ -88,8 +88,6 @@ class PresetBenchmark(DeviceBenchmark):
     """Items per step; the preset's by default."""
     seconds: float = 10.0
     """Approximate time to spend on each row."""
-    no_compile: bool = False
-    """Do not compile the networks (CUDA only)."""
 
     def run(self) -> None:
         require_positive(batch_size=self.batch_size, seconds=self.seconds)
@@ -97,11 +95,6 @@ class PresetBenchmark(DeviceBenchmark):
         if self.parametrization is not None and self.base is None:
             raise UsageError("--parametrization is for upscale models: give --base too")
         super().run()
-
-    def runtime(self) -> "Runtime":
-        from ardm.runtime.device import Runtime
-
-        return Runtime.choose(self.device, compile=not self.no_compile)
 
     def configurations(self) -> "list[RunConfig]":
         """The configurations of the presets, as changed by the flags."""
@@ -126,6 +119,19 @@ class PresetBenchmark(DeviceBenchmark):
             return config
         except ValueError as error:
             raise UsageError(f"{preset}: {error}") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompilingBenchmark(PresetBenchmark):
+    """A benchmark of presets whose networks are compiled on CUDA."""
+
+    no_compile: bool = False
+    """Do not compile the networks (CUDA only)."""
+
+    def runtime(self) -> "Runtime":
+        from ardm.runtime.device import Runtime
+
+        return Runtime.choose(self.device, compile=not self.no_compile)
 
 
 def require_finite(**flags: float | None) -> None:

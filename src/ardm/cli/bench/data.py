@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ardm.cli.bench.common import PresetBenchmark, require_finite
+from ardm.cli.bench.common import CompilingBenchmark, require_finite
 from ardm.cli.common import require_positive
 from ardm.presets import PRESETS, PresetName
 
@@ -18,7 +18,7 @@ all items on the device; and reached by training steps with the loader, with the
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchData(PresetBenchmark):
+class BenchData(CompilingBenchmark):
     """Time the loader of a packed data set and the training steps of presets."""
 
     data: Path
@@ -39,8 +39,8 @@ class BenchData(PresetBenchmark):
         configs = self.configurations() if self.presets else [self.changed(own)]
         for config in configs:
             load_corpus(config.data, self.data)  # reports what does not fit before the first one is timed
-        how: Any = {"runtime": self.runtime(), "needed": self.needed, "seconds": self.seconds}
-        self.show((time_loader(config, self.data, **how) for config in configs), HEADER, loader_line)
+        kwargs: Any = {"runtime": self.runtime(), "needed": self.needed, "seconds": self.seconds}
+        self.show((time_loader(config, self.data, **kwargs) for config in configs), HEADER, loader_line)
 
     def preset_named(self, name: str) -> str:
         """The preset of a name, or on a CPU its small version, if there is one."""

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ardm.cli.bench.common import PresetBenchmark, gibibytes
+from ardm.cli.bench.common import CompilingBenchmark, gibibytes
 from ardm.cli.common import facts_of, require_calls, require_positive
 from ardm.errors import UsageError
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchSample(PresetBenchmark):
+class BenchSample(CompilingBenchmark):
     """Time drawing samples from presets or from a model, for several numbers of items and calls."""
 
     model: Path | None = None
@@ -62,12 +62,12 @@ class BenchSample(PresetBenchmark):
         from ardm.tasks.load import load
         from ardm.tasks.plan import make_schedule
 
-        trained = load(self.model, self.device).trained
+        loaded = load(self.model, self.device)
         yield Source(
             name=self.model.name,
-            model=trained.model,
-            num_parameters=facts_of(trained)["parameters"],
-            schedule_of=partial(make_schedule, trained),
+            model=loaded.ardm,
+            num_parameters=facts_of(loaded.trained)["parameters"],
+            schedule_of=partial(make_schedule, loaded),
         )
 
 

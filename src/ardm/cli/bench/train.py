@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ardm.cli.bench.common import PresetBenchmark, gibibytes
+from ardm.cli.bench.common import CompilingBenchmark, gibibytes
 
 if TYPE_CHECKING:
     from ardm.apps.bench.plain import PlainComparison
@@ -15,7 +15,7 @@ share and burst: TFLOP/s as a fraction of the rate of large matrix products, sus
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchTrain(PresetBenchmark):
+class BenchTrain(CompilingBenchmark):
     """Time training steps of presets on random items."""
 
     plain: Literal["eager", "compiled"] | None = None
@@ -31,8 +31,8 @@ class BenchTrain(PresetBenchmark):
             return
         for config in configs:
             check_plain(config)
-        how: Any = {"seconds": self.seconds, "compiled": self.plain == "compiled"}
-        self.show((compare_with_plain(config, runtime, **how) for config in configs), HEADER, comparison_lines)
+        kwargs: Any = {"seconds": self.seconds, "compiled": self.plain == "compiled"}
+        self.show((compare_with_plain(config, runtime, **kwargs) for config in configs), HEADER, comparison_lines)
 
 
 def training_line(row: "TrainTiming") -> str:

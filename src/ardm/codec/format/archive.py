@@ -29,7 +29,6 @@ from ardm.codec.format.recovery import recover
 from ardm.codec.format.single import check_start
 from ardm.errors import DamagedError, DataError
 
-ARCHIVE_SUFFIX = ".ardma"
 GROUP_ENTRIES = 64
 GROUP_BYTES = 2**20
 """A group is written once it has this many entries or bytes; the writer holds one group in memory."""
@@ -78,33 +77,29 @@ class ArchiveReader:
 class ArchiveWriter:
     """Adds entries to an archive: complete once the `with` block ends, truncated to its former length if it fails."""
 
-    def __init__(self, file: io.BufferedIOBase, index: Index, length: int, recoverable: bool) -> None:
+    writes_groups = True
+    """The format allows archives without groups, whose entries are lost if the index is."""
+
+    def __init__(self, file: io.BufferedIOBase, index: Index, length: int) -> None:
         self._file = file
         self._options = index.options
         self._listings = {listing.name: listing for listing in index.listings}
         self._start = self._offset = length
-        self._recoverable = recoverable
         self._pending: dict[str, Packed] = {}
 
     @classmethod
-    def create(
-        cls, file: io.BufferedIOBase, options: Options | None = None, recoverable: bool = True
-    ) -> "ArchiveWriter":
-        """A writer of a new archive in an empty file, whose entries need not state the given options.
-
-        Without `recoverable` the groups are left out, which saves about half of the bytes outside the bodies; all
-        entries are then lost if the index is.
-        """
-        writer = cls(file, Index(options=options, listings=()), 0, recoverable)
+    def create(cls, file: io.BufferedIOBase, options: Options | None = None) -> "ArchiveWriter":
+        """A writer of a new archive in an empty file, whose entries need not state the given options."""
+        writer = cls(file, Index(options=options, listings=()), 0)
         writer._write(encode_archive_header(options))
         return writer
 
     @classmethod
-    def append(cls, file: io.BufferedIOBase, limits: Limits | None = None, recoverable: bool = True) -> "ArchiveWriter":
+    def append(cls, file: io.BufferedIOBase, limits: Limits | None = None) -> "ArchiveWriter":
         """A writer that adds to the archive in a file open for reading and writing; it replaces a damaged index."""
         reader = ArchiveReader(file, limits)
         index = Index(options=reader.options, listings=tuple(reader.listings.values()))
-        return cls(file, index, file.seek(0, io.SEEK_END), recoverable)
+        return cls(file, index, file.seek(0, io.SEEK_END))
 
     def add(self, name: str, entry: Entry) -> None:
         """Add an entry; a DataError if its name is taken or not allowed."""
@@ -136,7 +131,7 @@ class ArchiveWriter:
 
     def _write_group(self) -> None:
         listings = self._placed(self._offset)
-        if self._recoverable:
+        if self.writes_groups:
             # Neither the offsets nor the checks change the length of a group.
             start = self._offset + len(encode_group(listings, self._offset, self._options, self._offset))
             listings = self._placed(start)

@@ -26,7 +26,7 @@ class Listing:
 
     name: str
     header: Header
-    """Its options are None for raw content, or if the archive's options are lost."""
+    """The entry's header; its options are None for raw content, or if the archive's options are lost."""
     offset: int
     """Position of the body in the file."""
     length: int

@@ -107,7 +107,7 @@ class Header:
     method: Method
     has_side: bool = False
     options: Options | None = None
-    """None for raw content; in a directory also for the archive's shared options."""
+    """The coding options; None for raw content and, in a directory, for the archive's shared options."""
 
     @property
     def raw(self) -> bool:

@@ -99,7 +99,7 @@ class SoundFields(_Fields):
     num_samples: int
     """Samples per channel."""
     num_channels: int
-    """1 or 2."""
+    """Channels: 1 or 2."""
     sample_rate: int
     """Samples per second."""
 

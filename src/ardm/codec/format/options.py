@@ -35,7 +35,7 @@ class Options:
     model: bytes
     """The first MODEL_BYTES of the model's identity."""
     order: OrderChoice | None = None
-    """None: the model's default."""
+    """The order; None: the model's default."""
     schedule: int | None = None
     """Number of the model's schedule; None: the model's default."""
 

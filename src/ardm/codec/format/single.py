@@ -11,7 +11,6 @@ from ardm.errors import DamagedError, UnknownVersionError
 
 SINGLE_MAGIC = b"\xadR"
 SINGLE_VERSION = 1
-SINGLE_SUFFIX = ".ardm"
 
 
 def is_single(start: bytes) -> bool:

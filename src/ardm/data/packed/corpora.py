@@ -27,28 +27,24 @@ from ardm.names import Shape, Split
 
 @dataclass(frozen=True, kw_only=True)
 class PackedCorpus:
-    """A packed data set of any medium."""
+    """A packed data set of any medium; see `Corpus`."""
 
     pack: Pack
 
     @property
     def title(self) -> str:
-        """The name that results are reported under."""
         return self.pack.about.title
 
     @property
     def is_published(self) -> bool:
-        """Whether its splits are those that everybody reports results for."""
         return self.pack.about.is_published
 
     @property
     def alphabet(self) -> Alphabet | None:
-        """The symbols of a text; None for other data."""
         return self.pack.about.alphabet
 
     @property
     def sample_rate(self) -> int | None:
-        """Samples per second of sound; None for other data."""
         return self.pack.about.sample_rate
 
     @property
@@ -63,12 +59,10 @@ class PackedText(PackedCorpus):
 
     @property
     def num_classes(self) -> int:
-        """K: the size of the alphabet."""
         assert self.alphabet is not None
         return self.alphabet.num_classes
 
     def items(self, name: Split, shape: Shape) -> Items:
-        """The split cut into items of D classes; a shorter remainder is dropped."""
         (num_variables,) = shape
         windows = self._windows(name, num_variables, step=num_variables)
         if len(windows) == 0:
@@ -76,7 +70,6 @@ class PackedText(PackedCorpus):
         return Items(windows)
 
     def sampler(self, shape: Shape, device: torch.device) -> StreamSampler:
-        """Random items of the training split."""
         return StreamSampler(self._windows("train", *shape), device)
 
     def _windows(self, name: Split, num_variables: int, step: int = 1) -> Windows:
@@ -97,11 +90,9 @@ class PackedImages(PackedCorpus):
     """Whether the validation images, which follow those of training, are for validation alone or trained on as well."""
 
     def items(self, name: Split, shape: Shape) -> Items:
-        """The split cut into tiles of one size; remainders on the right and at the bottom are dropped."""
         return Items(self._crops(name, shape, tiles=True))
 
     def sampler(self, shape: Shape, device: torch.device) -> StreamSampler:
-        """Random crops of the training split, augmented."""
         finish = partial(augment_flat, shape=shape, augmentation=self.augmentation)
         return StreamSampler(self._crops("train", shape), device, finish)
 
@@ -152,12 +143,10 @@ class PackedSounds(PackedCorpus):
         return noted_title(about.title, self.pack.sizes[:, 0], about.num_mixed, self.window)
 
     def items(self, name: Split, shape: Shape) -> Items:
-        """The split cut into windows of D samples, as classes; remainders of longer clips are dropped."""
         (num_samples,) = shape
         return Items(self._windows(name, num_samples, step=num_samples), classes_of)
 
     def sampler(self, shape: Shape, device: torch.device) -> StreamSampler:
-        """Random windows of the training split, augmented."""
         finish = partial(augmented_classes, augmentation=self.augmentation)
         return StreamSampler(self._windows("train", *shape), device, finish)
 

@@ -210,7 +210,7 @@ def write_pieces(
     writers: Writers,
     advance: Advance,
 ) -> Description:
-    """Write the images or sounds of three splits, each read in its turn, and their sizes."""
+    """Write the images or sounds of three splits, read one at a time, and their sizes."""
     counts: dict[str, SplitSize] = {}
     seen: set[Any] = set()  # sizes of images, up to two different ones
     with writers("values", dtype) as values, writers("sizes", "<i8") as sizes:

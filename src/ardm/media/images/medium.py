@@ -88,7 +88,7 @@ class ImageMedium(Medium):
         check_writable(path)
 
     def write(self, samples: Samples, path: Path | None, *, as_json: bool) -> None:
-        """One image, a grid of them, or a grid with a row for each chain."""
+        """Write one image, a grid of them, or a grid with a row for each chain."""
         chains = visible(np.array(samples.chains)).reshape(len(samples.chains), -1, *samples.shape)  # (N, states, ...)
         if as_json:
             shown = {"samples": chains[:, -1].tolist()}

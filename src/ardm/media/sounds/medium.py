@@ -102,7 +102,7 @@ class SoundMedium(Medium):
         check_writable(path)
 
     def write(self, samples: Samples, path: Path | None, *, as_json: bool) -> None:
-        """A WAV file per sample (or state), or one picture of all."""
+        """Write a WAV file per sample (or state), or one picture of all."""
         chains = [[audible(state) for state in chain] for chain in samples.chains]
         if as_json:
             key = "chains" if samples.is_chain else "samples"
@@ -149,7 +149,7 @@ class SoundMedium(Medium):
 
     def _checked(self, num_samples: int, name: str) -> Shape:
         if num_samples > MAX_VARIABLES:
-            raise UsageError(f"{name} has more than {MAX_VARIABLES} samples, too many for one item; cut it")
+            raise UsageError(f"{name} has more than {MAX_VARIABLES} samples, too many for one item; shorten it")
         return (num_samples,)
 
 

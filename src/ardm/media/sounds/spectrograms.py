@@ -25,18 +25,18 @@ LEFT, RIGHT, TOP, BOTTOM = 120, 125, 52, 84
 GAP = 44
 """Pixels between neighbouring panels."""
 TEXT_SIZE, TICK, PAD = 26, 8, 6
-INK, PAPER = (51, 51, 51), (255, 255, 255)
+FOREGROUND, BACKGROUND = (51, 51, 51), (255, 255, 255)
 
 Number = float | int
 
 
-def spectrogram(samples: Int16[np.ndarray, "T"], window: int = WINDOW) -> Picture:
+def spectrogram(samples: Int16[np.ndarray, "T"]) -> Picture:
     """Loudness over time (to the right) and frequency (upwards)."""
     sound = torch.from_numpy(samples.astype(np.float32)) / 2**15
-    sound = torch.nn.functional.pad(sound, (0, max(0, window - len(sound))))
-    hann = torch.hann_window(window)
+    sound = torch.nn.functional.pad(sound, (0, max(0, WINDOW - len(sound))))
+    hann = torch.hann_window(WINDOW)
     frequencies = torch.stft(
-        sound, window, window // 4, window=hann, center=True, pad_mode="constant", return_complex=True
+        sound, WINDOW, WINDOW // 4, window=hann, center=True, pad_mode="constant", return_complex=True
     )
     decibels = 20 * (frequencies.abs() / hann.sum() + 1e-9).log10()
     return coloured((1 + decibels / LOUDNESS_RANGE).clamp(0, 1).flip(0).numpy())
@@ -63,7 +63,7 @@ class Panel:
 def draw_spectrograms(panels: Sequence[Panel], columns: int, rate: int) -> Picture:
     """Spectrograms of sounds of one length and rate in rows, with common axes and a scale of colours."""
     grid = Grid(len(panels), columns, has_titles=any(panel.title for panel in panels[columns:]))
-    image = Image.new("RGB", grid.size, PAPER)
+    image = Image.new("RGB", grid.size, BACKGROUND)
     for i, panel in enumerate(panels):
         box = grid.box(i)
         image.paste(_resized(panel.sound, box.width, box.height), (box.left, box.top))
@@ -150,8 +150,8 @@ class Pen:
             self._tick((self.box.left - TICK, y, self.box.left, y))
             self._text((self.box.left - TICK - PAD, y), f"{value:g}", "rm")
         length = math.ceil(self.draw.textlength(label, self.font))
-        upright = Image.new("RGB", (length, 2 * TEXT_SIZE), PAPER)
-        ImageDraw.Draw(upright).text((length / 2, TEXT_SIZE), label, INK, self.font, anchor="mm")
+        upright = Image.new("RGB", (length, 2 * TEXT_SIZE), BACKGROUND)
+        ImageDraw.Draw(upright).text((length / 2, TEXT_SIZE), label, FOREGROUND, self.font, anchor="mm")
         turned = upright.rotate(90, expand=True).crop((TEXT_SIZE // 4, 0, 7 * TEXT_SIZE // 4, length))
         self.image.paste(turned, (0, self.box.top + (self.box.height - length) // 2))
 
@@ -172,10 +172,10 @@ class Pen:
         self._text((self.right, self.box.top - PAD - TEXT_SIZE // 3), "dB", "md")
 
     def _tick(self, line: tuple[Number, Number, Number, Number]) -> None:
-        self.draw.line(line, INK, width=2)
+        self.draw.line(line, FOREGROUND, width=2)
 
     def _text(self, place: tuple[Number, Number], text: str, anchor: str) -> None:
-        self.draw.text(place, text, INK, self.font, anchor=anchor)
+        self.draw.text(place, text, FOREGROUND, self.font, anchor=anchor)
 
 
 def ticks(limit: Number, max_ticks: int) -> list[float]:

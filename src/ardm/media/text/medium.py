@@ -69,7 +69,7 @@ class TextMedium(Medium):
         check_writable(path)
 
     def write(self, samples: Samples, path: Path | None, *, as_json: bool) -> None:
-        """Lines of text, a block of lines per chain, or raw bytes in a file."""
+        """Write lines of text, a block of lines per chain, or raw bytes to a file."""
         if not samples.is_chain:
             self._write_last([self.alphabet.decode(chain[-1]) for chain in samples.chains], samples, path, as_json)
             return

@@ -17,7 +17,7 @@ from PIL import Image
 
 from ardm.apps.bench.codecs import CodecTiming
 from ardm.apps.report.figures import loss_heights
-from ardm.apps.report.paper.entries import SHOWN, command_line, training_line
+from ardm.apps.report.paper.entries import PLACEHOLDERS, command_line, training_line
 from ardm.apps.report.paper.evidence import Evidence, Failed, Measured
 from ardm.apps.report.paper.figures import FIGURES
 from ardm.apps.report.paper.missing import run_ardm, run_missing
@@ -229,19 +229,19 @@ def test_no_row_is_in_a_table_twice():
 
 def test_every_row_and_figure_has_a_source_or_a_reason():
     rows = [row for table in TABLES for row in table.rows]
-    assert all((row.of is None) == bool(row.absent) for row in rows)
-    used = {*(row.of for row in rows), *(figure.of for figure in FIGURES)} - {None, ""}
+    assert all((row.key is None) == bool(row.absent) for row in rows)
+    used = {*(row.key for row in rows), *(figure.key for figure in FIGURES)} - {None, ""}
     made = {f"{run.name}/{one.name}" for run in RUNS.values() for one in run.measurements}
     assert used == made
     for figure in FIGURES:
-        assert not figure.name.startswith(("loss", "plan")) or find(figure.of)[1].has_profile
+        assert not figure.name.startswith(("loss", "plan")) or find(figure.key)[1].has_profile
 
 
 @pytest.mark.parametrize("scale", get_args(Scale))
 def test_every_command_can_be_given(scale):
     for run in RUNS.values():
         for template in [*run.training(scale), *(one for m in run.measurements for one in m.templates(scale))]:
-            parse(SHOWN.words(template, run))
+            parse(PLACEHOLDERS.words(template, run))
 
 
 def test_a_command_is_one_line_to_copy():
@@ -380,7 +380,7 @@ def test_heights_of_losses_have_the_bits_as_their_mean():
 def test_matrices_are_those_of_the_paper(num_classes, base, num_stages, tmp_path):
     """P[l, k] = 1 where l = lsb_s(k) and k is a value of lsb_(s-1), with lsb_s(k) = floor(k / b^s) b^s."""
     (figure,) = (one for one in FIGURES if one.name == f"matrices-{base}")
-    drawn = figure.read(Evidence(tmp_path), figure.of)
+    drawn = figure.read(Evidence(tmp_path), figure.key)
     assert len(drawn) == num_stages
     assert len(drawn[0]) == num_classes
     for number, matrix in enumerate(drawn, start=1):
@@ -441,14 +441,14 @@ def test_runs_of_another_row_are_refused(runs, tmp_path, capsys):
 def test_commands_train_the_runs_that_tables_expect(scale, tmp_path):
     for run in filter(lambda run: run.start is not None, RUNS.values()):
         (template,) = run.training(scale)
-        write(tmp_path / run.name / "config.json", parse(SHOWN.words(template, run)).config.to_dict())
+        write(tmp_path / run.name / "config.json", parse(PLACEHOLDERS.words(template, run)).config.to_dict())
         assert Evidence(tmp_path).training(run, scale) is None  # no metrics, and no error
 
 
 @pytest.mark.parametrize("found", ["sc09-oa", "sc09-oa-linear"])
 def test_runs_that_differ_in_a_flag_are_distinguished(found, tmp_path):
     (template,) = RUNS[found].training("minutes")
-    config = parse(SHOWN.words(template, RUNS[found])).config
+    config = parse(PLACEHOLDERS.words(template, RUNS[found])).config
     write(tmp_path / "sc09-oa-clipped" / "config.json", config.to_dict())
     with pytest.raises(ArdmError, match="sc09-oa-clipped holds a run of .*, but this report expects .* from e.-7"):
         Evidence(tmp_path).training(RUNS["sc09-oa-clipped"], "minutes")
@@ -616,7 +616,7 @@ def test_what_ardm_writes_can_be_read(tmp_path, capsys):
     losses = evidence.profile("text8-oa")
     assert losses is not None
     assert losses.shape == (1, 12)
-    (row,) = (row for row in TABLES[0].rows if row.of == "text8-oa/bits")
+    (row,) = (row for row in TABLES[0].rows if row.key == "text8-oa/bits")
     measured = evidence.measured(row)
     assert measured is not None
     assert measured.bits == json.loads(bits)["bits_per_dim"]

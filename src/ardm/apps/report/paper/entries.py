@@ -25,9 +25,9 @@ class ByScale:
 
     minutes: str
     paper: str | None = None
-    """None for the same words as at minutes scale."""
+    """The words at the paper's scale; None if they are the same."""
     cpu: str | None = None
-    """None for the same words as at minutes scale."""
+    """The words for two CPU cores; None if they are the same."""
 
     def at(self, scale: Scale) -> str:
         """The words at a scale."""
@@ -55,7 +55,7 @@ class Measurement:
         return tuple(f"{name}.json" for name in (self.name, *([PROFILE] if self.has_profile else [])))
 
     def templates(self, scale: Scale) -> list[str]:
-        """Its commands."""
+        """The commands of the measurement."""
         profile = f"--profile {{run}}/{PROFILE}.json" if self.has_profile else ""
         output = f"--json -o {{run}}/{self.name}.json"
         command = _joined(self.command, self.items.at(scale), self.flags, profile, output)
@@ -128,19 +128,19 @@ class Places:
         return " && ".join(shlex.join(["ardm", *self.words(template, run)]) for template in templates)
 
 
-SHOWN = Places(data="DATA", runs="RUNS")
+PLACEHOLDERS = Places(data="DATA", runs="RUNS")
 """Placeholders in the commands that reports show."""
 
 
 def training_line(run: Run, scale: Scale) -> str:
     """The command that trains a run, to be copied; empty for a bundled model."""
-    return SHOWN.line(run.training(scale), run)
+    return PLACEHOLDERS.line(run.training(scale), run)
 
 
 def command_line(run: Run, measurement: Measurement, scale: Scale, *, is_trained: bool = False) -> str:
     """The commands that make a measurement, to be copied; without the training if that has been done."""
     training = [] if is_trained else run.training(scale)
-    return SHOWN.line([*training, *measurement.templates(scale)], run)
+    return PLACEHOLDERS.line([*training, *measurement.templates(scale)], run)
 
 
 def _joined(*words: str) -> str:
@@ -155,7 +155,7 @@ class Row:
     calls: str = ""
     paper: str = ""
     """The paper's number as printed there, if it has one."""
-    of: str | None = None
+    key: str | None = None
     """RUN/MEASUREMENT that has our number."""
     codec: str | None = None
     """The beginning of the codec's name, if the measurement has several codecs."""

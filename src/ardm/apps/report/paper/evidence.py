@@ -12,12 +12,11 @@ from jaxtyping import Float, UInt8
 from ardm.apps.report.paper.entries import PROFILE, Kind, Measurement, Row, Run
 from ardm.apps.report.paper.runs import find
 from ardm.errors import DataError
-from ardm.names import Scale
+from ardm.names import CONFIG_FILE, MODEL_FILE, Scale
 from ardm.runtime.files import to_json, write_file
 
 Content = TypeVar("Content")
 COMMANDS_FILE = "commands.json"
-MODEL_FILE = "model.safetensors"
 MEASURE_AGAIN, RESTORE = "delete it and measure again", "restore it"
 """Advice about a file that cannot be read."""
 Profile = Float[np.ndarray, "S D"]
@@ -99,15 +98,15 @@ class Evidence:
 
     def measured(self, row: Row) -> Measured | Failed | None:
         """The number of a row; None if it has not been measured."""
-        if row.of is None:
+        if row.key is None:
             return None
         codec = row.codec
-        return _read(self._path(row.of), _measured if codec is None else lambda values: _coded(values, codec))
+        return _read(self._path(row.key), _measured if codec is None else lambda values: _coded(values, codec))
 
     def training(self, run: Run, scale: Scale) -> Training | None:
         """How a run was trained; a DataError if the folder holds another kind of run."""
         folder, expected = self.folder / run.name, run.kind(scale)
-        found = _read(folder / "config.json", _kind, RESTORE)
+        found = _read(folder / CONFIG_FILE, _kind, RESTORE)
         if found is not None and found != expected:
             raise DataError(
                 f"{folder} holds a run of {found}, but this report expects {expected}: choose --scale, or another "
@@ -118,25 +117,25 @@ class Evidence:
             return None
         return _guarded(log, lambda: _training(found.preset, log.read_text(encoding="utf-8")), RESTORE)
 
-    def profile(self, of: str) -> Profile | None:
+    def profile(self, key: str) -> Profile | None:
         """The loss profile of the run in RUN/MEASUREMENT."""
-        return _read(self.folder / of.partition("/")[0] / f"{PROFILE}.json", _profile)
+        return _read(self.folder / key.partition("/")[0] / f"{PROFILE}.json", _profile)
 
-    def text_chain(self, of: str) -> TextChain | None:
+    def text_chain(self, key: str) -> TextChain | None:
         """Sampled texts."""
-        return _read(self._path(of), _text_chain)
+        return _read(self._path(key), _text_chain)
 
-    def image_chains(self, of: str) -> Chains | None:
+    def image_chains(self, key: str) -> Chains | None:
         """Sampled images."""
-        return _read(self._path(of), _image_chains)
+        return _read(self._path(key), _image_chains)
 
     def comment(self, name: str) -> str:
         """The text of TABLE.md, if there is one."""
         path = self.folder / f"{name}.md"
         return _guarded(path, lambda: path.read_text(encoding="utf-8").strip()) if path.is_file() else ""
 
-    def _path(self, of: str) -> Path:
-        run, measurement = find(of)
+    def _path(self, key: str) -> Path:
+        run, measurement = find(key)
         return self.folder / run.name / f"{measurement.name}.json"
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ardm.apps.report.figures import draw_losses, draw_matrices, draw_plan
+from ardm.apps.report.figures import draw_losses, draw_matrices
 from ardm.apps.report.paper.evidence import Chains, Evidence, Profile, TextChain
 from ardm.depth import BaseDepthMap
+from ardm.library.plots import draw_plan
 from ardm.media.images.pictures import grid, write_png
 from ardm.planner import plan
 from ardm.profile import monotone
@@ -26,16 +27,16 @@ class Figure:
 
     name: str
     caption: str
-    of: str = ""
+    key: str = ""
     """RUN/MEASUREMENT that it is drawn from; empty if it needs no run."""
     read: Callable[[Evidence, str], Any]
     """Reads what is drawn from RUN/MEASUREMENT; None if that has not been measured."""
     draw: Callable[[Any, Path], str | None]
-    """Draws that to a PNG file, or returns lines of text."""
+    """Draws it to a PNG file, or returns lines of text."""
 
 
 def draw_planned(profile: Profile, path: Path, num_calls: int) -> None:
-    """The schedule planned from a measured profile."""
+    """Draw the schedule planned from a measured profile."""
     losses = monotone(profile, method="smooth")
     draw_plan(losses, plan(losses, num_calls), path)
 
@@ -53,25 +54,25 @@ def chain_text(content: TextChain, _: Path) -> str:
 
 
 def draw_chains(chains: Chains, path: Path) -> None:
-    """Enlarged states of images, a row for each sample."""
+    """Draw enlarged states of images, a row for each sample."""
     states = chains.reshape(-1, *chains.shape[2:])
     enlarged = np.repeat(np.repeat(states, ENLARGED, axis=1), ENLARGED, axis=2)
     write_png(path, grid(enlarged, columns=chains.shape[1]))
 
 
-def _losses(of: str, what: str) -> Figure:
+def _losses(run: str, what: str) -> Figure:
     return Figure(
-        name=f"loss-{of}",
+        name=f"loss-{run}",
         caption=f"Loss components over the steps; their mean height is the number of bits per variable: {what}",
-        of=f"{of}/bits",
+        key=f"{run}/bits",
         read=Evidence.profile,
         draw=draw_losses,
     )
 
 
-def _planned(of: str, num_calls: int, caption: str) -> Figure:
+def _planned(run: str, num_calls: int, caption: str) -> Figure:
     draw = partial(draw_planned, num_calls=num_calls)
-    return Figure(name=f"plan-{of}", caption=caption, of=f"{of}/bits", read=Evidence.profile, draw=draw)
+    return Figure(name=f"plan-{run}", caption=caption, key=f"{run}/bits", read=Evidence.profile, draw=draw)
 
 
 def _matrices(num_classes: int, base: int, caption: str) -> Figure:
@@ -81,8 +82,9 @@ def _matrices(num_classes: int, base: int, caption: str) -> Figure:
     return Figure(name=f"matrices-{base}", caption=caption, read=read, draw=draw_matrices)
 
 
-def _image_chain(of: str, caption: str) -> Figure:
-    return Figure(name=f"chain-{of}", caption=caption, of=f"{of}/chain", read=Evidence.image_chains, draw=draw_chains)
+def _image_chain(run: str, caption: str) -> Figure:
+    read, draw = Evidence.image_chains, draw_chains
+    return Figure(name=f"chain-{run}", caption=caption, key=f"{run}/chain", read=read, draw=draw)
 
 
 FIGURES = (
@@ -100,7 +102,7 @@ FIGURES = (
     Figure(
         name="chain-text8-oa",
         caption="Two texts as the OA-ARDM of text8 generates them; _ is hidden",
-        of="text8-oa/chain",
+        key="text8-oa/chain",
         read=Evidence.text_chain,
         draw=chain_text,
     ),

@@ -108,9 +108,9 @@ def fill(table: Table, evidence: Evidence, scale: Scale) -> FilledTable:
 
 
 def _fill_row(row: Row, evidence: Evidence, scale: Scale) -> FilledRow:
-    if row.of is None:
+    if row.key is None:
         return FilledRow(row=row)
-    run, measurement = find(row.of)
+    run, measurement = find(row.key)
     result = evidence.measured(row)
     training, recorded = evidence.training(run, scale), evidence.commands(run)
     command = command_line(run, measurement, scale, is_trained=result is not None)

@@ -19,7 +19,7 @@ def run_missing(
     evidence: Evidence,
     scale: Scale,
     data: Path,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
     runner: Runner | None = None,
     only: Collection[str] = (),
 ) -> None:
@@ -29,7 +29,7 @@ def run_missing(
         for name, templates in _missing_templates(run, evidence, scale):
             for template in templates:
                 line = places.line([template], run)
-                say(line)
+                log(line)
                 status = (runner or run_ardm)(places.words(template, run))
                 if status != 0:
                     raise ArdmError(f"exit status {status} of {line}; no report was written")

@@ -80,7 +80,7 @@ class Report:
 def make_report(evidence: Evidence, scale: Scale, folder: Path) -> Report:
     """Fill the tables and, once everything has been read, draw the figures in a folder."""
     tables = [fill(table, evidence, scale) for table in TABLES]
-    contents = [(figure, figure.read(evidence, figure.of)) for figure in FIGURES]
+    contents = [(figure, figure.read(evidence, figure.key)) for figure in FIGURES]
     return Report(
         scale=scale,
         tables=tables,
@@ -91,7 +91,7 @@ def make_report(evidence: Evidence, scale: Scale, folder: Path) -> Report:
 
 def _draw(figure: Figure, content: Any, scale: Scale, folder: Path) -> DrawnFigure:
     path = folder / f"{figure.name}.png"
-    command = command_line(*find(figure.of), scale) if figure.of else ""
+    command = command_line(*find(figure.key), scale) if figure.key else ""
     text = "" if content is None else figure.draw(content, path) or ""
     picture = None if content is None or text else path
     return DrawnFigure(name=figure.name, caption=figure.caption, command=command, picture=picture, text=text)

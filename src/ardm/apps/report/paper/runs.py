@@ -200,7 +200,7 @@ SOUND_RUNS = (
 RUNS: dict[str, Run] = {run.name: run for run in (*TEXT_RUNS, *IMAGE_RUNS, *SOUND_RUNS)}
 
 
-def find(of: str) -> tuple[Run, Measurement]:
+def find(key: str) -> tuple[Run, Measurement]:
     """The run and the measurement that RUN/MEASUREMENT names."""
-    name, _, measured = of.partition("/")
+    name, _, measured = key.partition("/")
     return RUNS[name], next(one for one in RUNS[name].measurements if one.name == measured)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from ardm.apps.report.paper.entries import Row, Table
 from ardm.apps.report.paper.runs import DIFFUSION_STEPS, IMAGE_BUDGETS, SOUND_BUDGETS, TEXT_BUDGETS
 
-ELSEWHERE = "a model of other authors"
+OTHER_AUTHORS = "a model of other authors"
 
 
 def planned(method: str, run: str, budgets: Iterable[int], paper: Mapping[int, str], stages: str = "") -> list[Row]:
@@ -20,7 +20,7 @@ def coded(method: str, codec: str, calls: str = "", paper: str = "", run: str = 
 
 def quoted(method: str, paper: str, calls: str = "") -> Row:
     """A row of a model that is not ours."""
-    return Row(method, calls, paper, absent=ELSEWHERE)
+    return Row(method, calls, paper, absent=OTHER_AUTHORS)
 
 
 TEXT8 = Table(
@@ -52,9 +52,9 @@ TEXT8_LIMIT = Table(
         "which is the limit in continuous time (the paper's appendix, which gives no numbers)."
     ),
     rows=(
-        *(Row("as an absorbing D3PM", f"{T}", of=f"text8-oa/d3pm-{T}") for T in DIFFUSION_STEPS),
-        Row("as an ARDM, planned schedule", "20", of="text8-oa/calls-20"),
-        Row("as an ARDM", "250", of="text8-oa/bits"),
+        *(Row("as an absorbing D3PM", f"{T}", key=f"text8-oa/d3pm-{T}") for T in DIFFUSION_STEPS),
+        Row("as an ARDM, planned schedule", "20", key="text8-oa/calls-20"),
+        Row("as an ARDM", "250", key="text8-oa/bits"),
     ),
 )
 
@@ -62,7 +62,7 @@ TEXT8_CALLS = Table(
     name="text8-calls",
     title="Text: calls against bits",
     unit="bits/char",
-    caption="The same weights with planned schedules in random orders.",
+    caption="The weights above with planned schedules in random orders.",
     rows=(
         Row("OA-ARDM", "250", "1.43 ± 0.001", "text8-oa/bits"),
         *planned("OA-ARDM", "text8-oa", TEXT_BUDGETS, {20: "1.51 ± 0.007"}),
@@ -94,7 +94,7 @@ CIFAR10_CALLS = Table(
     title="Images: calls against bits",
     unit="bits/dim",
     caption=(
-        "The same weights and the same few test images, with planned schedules in random orders; calls of the upscale "
+        "The weights above on the same few test images, with planned schedules in random orders; calls of the upscale "
         "model are planned over all stages together."
     ),
     rows=(
@@ -163,8 +163,8 @@ SC09_DEPTH = Table(
     ),
     rows=(
         Row("OA-ARDM, scales clipped", "D", "7.93", "sc09-oa-clipped/bits"),
-        Row("OA-ARDM, linear means", "D", of="sc09-oa-linear/bits"),
-        Row("OA-ARDM, companded means", "D", of="sc09-oa/bits"),
+        Row("OA-ARDM, linear means", "D", key="sc09-oa-linear/bits"),
+        Row("OA-ARDM, companded means", "D", key="sc09-oa/bits"),
         Row("ARDM Upscale 256", "2 x D", "6.36", "sc09-upscale256/bits"),
         Row("ARDM Upscale 16", "4 x D", "6.30", "sc09-upscale16/bits"),
         Row("ARDM Upscale 4", "8 x D", "6.29", "sc09-upscale4/bits"),
@@ -199,9 +199,9 @@ CIFAR10_LITERATURE = Table(
     unit="bits/dim",
     caption="CIFAR-10 (the paper's Table 6).",
     rows=(
-        Row("ARDM-OA (discrete diffusion and ARM)", paper="2.69", of="cifar10-oa/bits"),
-        Row("ARDM-Upscale 4 (discrete diffusion and ARM)", paper="2.64", of="cifar10-upscale4/bits"),
-        Row("D3PM Gaussian (discrete diffusion)", paper="3.44", of="cifar10-d3pm-gaussian/bits"),
+        Row("ARDM-OA (discrete diffusion and ARM)", paper="2.69", key="cifar10-oa/bits"),
+        Row("ARDM-Upscale 4 (discrete diffusion and ARM)", paper="2.64", key="cifar10-upscale4/bits"),
+        Row("D3PM Gaussian (discrete diffusion)", paper="3.44", key="cifar10-d3pm-gaussian/bits"),
         quoted("DDPM (diffusion)", "3.69"),
         quoted("Improved DDPM (diffusion)", "2.94"),
         quoted("VDM (diffusion)", "2.49"),

@@ -57,7 +57,7 @@ function download(bytes, name, type = "application/octet-stream", label = `Downl
 
 // ---------------------------------------------------------------- talking to the server
 
-async function ask(path, values, signal) {
+async function post(path, values, signal) {
   let response;
   try {
     response = await fetch(path, {
@@ -75,7 +75,7 @@ async function ask(path, values, signal) {
 
 /** The events of a job, one by one; aborting the signal cancels the job. */
 async function* events(path, values, signal) {
-  const response = await ask(path, values, signal);
+  const response = await post(path, values, signal);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   try {
@@ -122,7 +122,7 @@ class Runner {
         if (event.kind === "result") { this.status.textContent = ""; return event; }
         if (event.kind === "error") throw new Error(event.message);
         if (event.kind === "cancelled") break;
-        this._tell(event);
+        this._handle(event);
         if (event.kind === "state") onState(event);
       }
       this.status.textContent = "cancelled";
@@ -136,7 +136,7 @@ class Runner {
     return null;
   }
 
-  _tell(event) {
+  _handle(event) {
     if (event.kind === "waiting") {
       this.status.textContent = event.ahead ? `waiting for ${event.ahead} other job${event.ahead === 1 ? "" : "s"}` : "starting";
     } else if (event.kind === "progress") {
@@ -217,11 +217,11 @@ class Controls {
     }
     const last = (this._last = new AbortController());
     try {
-      const response = await ask("/api/budgets", { ...this.request(), model: this.chosen.key }, last.signal);
+      const response = await post("/api/budgets", { ...this.request(), model: this.chosen.key }, last.signal);
       const { budgets, seconds, hidden } = await response.json();
       Object.assign(this, { budgets, seconds, hidden });
       this.calls.max = budgets.length - 1;
-      const wanted = this.wanted ?? this._sensible();
+      const wanted = this.wanted ?? this._initialCalls();
       this.calls.value = budgets.reduce((best, b, i) => (Math.abs(b.calls - wanted) < Math.abs(budgets[best].calls - wanted) ? i : best), 0);
       this.show();
     } catch (error) {
@@ -229,8 +229,8 @@ class Controls {
     }
   }
 
-  /** Calls to begin with: 50 or so, in a few seconds. */
-  _sensible() {
+  /** The initial number of calls: about 50, unless they take more than a few seconds. */
+  _initialCalls() {
     return Math.max(this.chosen.stages, Math.min(this.chosen.stages > 1 ? 80 : 50, 15 / (this.seconds * Number(this.samples.value))));
   }
 
@@ -308,8 +308,8 @@ class Player {
   }
 }
 
-/** Lets files be dropped on a place, or chosen. */
-function takeFiles(place, input, take) {
+/** Lets files be dropped on an element, or chosen. */
+function acceptFiles(place, input, take) {
   place.addEventListener("dragover", (event) => { event.preventDefault(); place.classList.add("over"); });
   place.addEventListener("dragleave", () => place.classList.remove("over"));
   place.addEventListener("drop", (event) => {
@@ -341,7 +341,7 @@ class Images {
     this.controls.onModel = () => this.listSizes();
     this.controls.missing = () => (this.mask.includes(1) ? "" : "Paint over a part of the image first.");
     this.limits = limits;
-    takeFiles(byId("image-drop"), byId("image-file"), (file) => this.load(file));
+    acceptFiles(byId("image-drop"), byId("image-file"), (file) => this.load(file));
     byId("image-nothing").addEventListener("click", () => { this.source = null; this.fit(); });
     byId("image-size").addEventListener("change", () => this.fit());
     byId("mask-clear").addEventListener("click", () => { this.mask.fill(0); this.changed(); });
@@ -374,7 +374,7 @@ class Images {
   /** A warning about models with several stages. */
   caveat() { return this.controls.chosen.stages > 1 ? " This model refines values in stages, so what it fills is an approximation of p(gap | rest)." : ""; }
 
-  /** Bring the source, or nothing, to the chosen size. */
+  /** Scale the source, or a blank image, to the chosen size. */
   fit() {
     const { width, height } = this.controls.chosen, choice = byId("image-size").value, source = this.source;
     const side = choice === "own" ? 0 : Number(choice);
@@ -586,20 +586,20 @@ class Texts {
     this.controls = new Controls(document.querySelector(".controls[data-for=text]"), models, () => ({ text: this.input.value }), "Fill", limits.samples);
     this.player = new Player(document.querySelector(".player[data-for=text]"), (state, isLast) => this.draw(state, isLast));
     this.controls.runner.onClick = () => this.run();
-    this.controls.onModel = () => this.tell();
+    this.controls.onModel = () => this.describe();
     this.controls.missing = () => (this.input.value && !this.input.value.includes("_") ? "Mark what to fill with _ first." : "");
     this.input.value = "the c__ sat on ___ mat and ______ the mouse";
-    this.input.addEventListener("input", () => { this.tell(); this.controls.update(); });
+    this.input.addEventListener("input", () => { this.describe(); this.controls.update(); });
     byId("text-hide").addEventListener("click", () => this.hide());
     byId("text-clear").addEventListener("click", () => this.put("_".repeat(Math.min(120, this.controls.chosen.length))));
     byId("text-score").addEventListener("click", () => this.score());
-    this.tell();
+    this.describe();
     this.controls.update();
   }
 
-  put(text) { this.input.value = text; this.tell(); this.controls.update(); }
+  put(text) { this.input.value = text; this.describe(); this.controls.update(); }
 
-  tell() {
+  describe() {
     const { length, alphabet } = this.controls.chosen, count = [...this.input.value].length;
     const gaps = [...this.input.value].filter((c) => c === "_").length;
     const takes = alphabet === null ? "any bytes" : alphabet.length <= 40 ? `the characters “${alphabet}”` : `${alphabet.length} different characters`;
@@ -654,8 +654,8 @@ class Texts {
 
 // ---------------------------------------------------------------- sound
 
-/** Bars around the middle, or on the ground; those within a range, in shares of the width, stand out. */
-function drawPeaks(canvas, peaks, { range = null, onGround = false } = {}) {
+/** Bars around the middle, or from the bottom up; those within a range (fractions of the width) stand out. */
+function drawPeaks(canvas, peaks, { range = null, fromBottom = false } = {}) {
   const pen = canvas.getContext("2d"), { width, height } = canvas, style = getComputedStyle(canvas);
   pen.clearRect(0, 0, width, height);
   if (range) {
@@ -664,10 +664,10 @@ function drawPeaks(canvas, peaks, { range = null, onGround = false } = {}) {
   }
   const loudest = Math.max(0.05, ...peaks);
   peaks.forEach((peak, i) => {
-    const isIn = range && i / peaks.length >= range[0] && i / peaks.length < range[1];
-    pen.fillStyle = style.getPropertyValue(isIn ? "--accent" : "--soft");
+    const isInRange = range && i / peaks.length >= range[0] && i / peaks.length < range[1];
+    pen.fillStyle = style.getPropertyValue(isInRange ? "--accent" : "--soft");
     const h = Math.max(1, peak / loudest * (height - 8));
-    pen.fillRect(i / peaks.length * width, onGround ? height - h : (height - h) / 2, Math.max(1, width / peaks.length - 0.5), h);
+    pen.fillRect(i / peaks.length * width, fromBottom ? height - h : (height - h) / 2, Math.max(1, width / peaks.length - 0.5), h);
   });
 }
 
@@ -685,7 +685,7 @@ class Sounds {
     this.player = new Player(document.querySelector(".player[data-for=sound]"), (state) => this.draw(state));
     this.controls.runner.onClick = () => this.run();
     this.controls.onModel = () => this.clear();
-    takeFiles(byId("sound-drop"), byId("sound-file"), (file) => this.load(file));
+    acceptFiles(byId("sound-drop"), byId("sound-file"), (file) => this.load(file));
     byId("sound-nothing").addEventListener("click", () => this.clear());
     for (const input of [this.start, this.stop]) input.addEventListener("input", () => { this.drawRange(); this.controls.update(); });
     this.listenToPointer();
@@ -710,7 +710,7 @@ class Sounds {
     try {
       const bytes = await readFile(file, this.limits);
       const content = { file: toBase64(bytes), name: file.name };
-      const response = await ask("/api/preview", { model: this.controls.chosen.key, ...content });
+      const response = await post("/api/preview", { model: this.controls.chosen.key, ...content });
       const looks = await response.json();
       this.file = content;
       this.peaks = looks.peaks;
@@ -797,7 +797,7 @@ class Compress {
     this.model.addEventListener("change", () => this.choose());
     this.calls.addEventListener("input", () => this.show());
     byId("compress-bits").addEventListener("change", () => this.show());
-    takeFiles(byId("compress-drop"), byId("compress-file"), (file) => this.take(file));
+    acceptFiles(byId("compress-drop"), byId("compress-file"), (file) => this.take(file));
     this.choose();
   }
 
@@ -925,7 +925,7 @@ class Compress {
       const canvas = make("canvas", { width: 800, height: 120, id: "heat" });
       canvas.className = "spectrogram";
       parts.push(make("img", { className: "spectrogram", src: pngUrl(looks.spectrogram), alt: "Spectrogram" }), canvas);
-      requestAnimationFrame(() => drawPeaks(canvas, bits.columns, { onGround: true }));
+      requestAnimationFrame(() => drawPeaks(canvas, bits.columns, { fromBottom: true }));
       parts.push(make("p", { className: "note", textContent: `0 to ${Math.max(...bits.columns).toFixed(1)} bits per sample` }));
     }
     return parts;

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ardm.apps.report.figures import MAX_STAIRS, draw_plan, grouped_losses, stair_edges, stair_heights
+from ardm.library.plots import MAX_STAIRS, draw_plan, grouped_losses, stair_edges, stair_heights
 from ardm.planner import plan
 
 

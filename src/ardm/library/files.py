@@ -1,0 +1,98 @@
+"""Files of models: `ardm.save` and `ardm.load`."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ardm.checkpoint import profile_from_tensors, profile_tensors, read_kind, read_tensors, save_model, write_tensors
+from ardm.errors import CheckpointError, UsageError
+from ardm.library.items import items_of
+from ardm.library.model import Model
+from ardm.library.networks import OwnConfig, model_around
+from ardm.pretrained import find_model
+from ardm.runtime.device import Runtime
+from ardm.runtime.files import check_writable, is_gzip
+from ardm.tasks.load import load as load_trained
+
+KIND = "model of one's own network"
+AnyNetwork = nn.Module | Callable[..., nn.Module]
+"""A network, or its class."""
+
+
+def save(model: Model, path: str | Path, arguments: dict[str, Any] | None = None) -> None:
+    """Write a model to a file: its weights, its profile and what its items are, but not the code of its network.
+
+    `arguments` are those of the network's class, kept so that `ardm.load` can make the network from its class alone.
+
+    >>> import ardm, tempfile
+    >>> from pathlib import Path
+    >>> from torch import nn
+    >>> class Net(nn.Module):
+    ...     def __init__(self, width):
+    ...         super().__init__()
+    ...         self.layers = nn.Sequential(nn.Embedding(3, width), nn.Linear(width, 2))
+    ...     def forward(self, inputs, mask, stage, t):
+    ...         return self.layers(inputs)
+    >>> path = Path(tempfile.mkdtemp()) / "own.safetensors"
+    >>> ardm.save(ardm.order_agnostic(Net(4), 2, shape=5), path, arguments={"width": 4})
+    >>> ardm.load(path, network=Net)
+    Model of tokens: 5 variables, 2 classes, 1 stage, 22 parameters
+    """
+    path = Path(path)
+    check_writable(path)
+    if model.trained is not None:
+        save_model(path, model.trained)
+        return
+    assert model.own is not None
+    tensors = {f"weights/{name}": value for name, value in model.ardm.state_dict().items()}
+    description = {"kind": KIND, "config": model.own.to_dict(), "arguments": arguments or {}}
+    write_tensors(path, tensors | profile_tensors("profile", model.profile), description)
+
+
+def load(source: str | Path, device: str | None = None, *, network: AnyNetwork | None = None) -> Model:
+    """The model of a run's folder, a model file, a bundled model or OWNER/NAME[/FILE] on the Hugging Face hub.
+
+    The default device is CUDA if available. A model that `ardm.save` wrote needs its network: the class, if the file
+    has its arguments, or a module of it.
+
+    >>> import ardm
+    >>> ardm.load("text")
+    Model of text: 250 variables, 27 classes, 1 stage, exact
+    """
+    if network is not None:
+        return _load_own(Path(source), network, device)
+    path = find_model(source)
+    if path.is_file() and not is_gzip(path) and read_kind(path) == KIND:
+        raise CheckpointError(f"{path} holds weights for a network of your own; give it with network=")
+    loaded = load_trained(path, device)
+    return Model(loaded.ardm, items_of(loaded.trained), profile=loaded.profile, trained=loaded.trained)
+
+
+def _load_own(path: Path, network: AnyNetwork, device: str | None) -> Model:
+    tensors, description = read_tensors(find_model(path), KIND)
+    model = model_around(_instance(network, description["arguments"]), OwnConfig.from_dict(description["config"]))
+    weights = {name.removeprefix("weights/"): t for name, t in tensors.items() if name.startswith("weights/")}
+    try:
+        model.ardm.load_state_dict(weights)
+    except RuntimeError as error:
+        raise CheckpointError(f"the weights in {path} do not fit this network: {first_problem(error)}") from None
+    model.profile = profile_from_tensors("profile", tensors)
+    return model.to(Runtime.choose(device, compile=False).device).eval()
+
+
+def first_problem(error: RuntimeError) -> str:
+    """The first of the problems that PyTorch lists when weights do not fit."""
+    return str(error).splitlines()[1:2][0].strip().rstrip(".") if "\n" in str(error) else str(error)
+
+
+def _instance(network: AnyNetwork, arguments: dict[str, Any]) -> nn.Module:
+    if isinstance(network, nn.Module):
+        return network
+    try:
+        with torch.random.fork_rng(devices=[]):  # initial weights are drawn before they are overwritten
+            return network(**arguments)
+    except TypeError as error:
+        raise UsageError(f"the network cannot be made from its class ({error}); give the network itself") from None

@@ -1,0 +1,372 @@
+"""`Model`: a trained ARDM, or one around a network of your own, with a method for every command.
+
+| command | method | function below it |
+|---|---|---|
+| `ardm eval` | `model.score(items)` | `ardm.bound`, `ardm.exact_bits`, `ardm.schedule_bits_bound` |
+| `ardm sample` | `model.sample(n)`, `model.chain(n)` | `ardm.sample_chain` |
+| `ardm infill` | `model.infill(item, mask)` | `ardm.sample_chain`, `ardm.fill_particles` |
+| `ardm plan` | `model.plan(calls)` | `ardm.plan` |
+| `ardm compress` | `model.compress(x)` | `ardm.compress` |
+| `ardm decompress` | `model.decompress(data)` | `ardm.decompress` |
+| | `model.conditional(items, target, given)`, `model.table(item, mask)` | `ardm.conditional_bits` |
+| `ardm train` | `model.loss(x)`, `ardm.fit(model, data)` | `ardm.objective.sample_step_loss` |
+
+Items go in and come out in the medium's own types, as `ardm.library.items` describes.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from ardm.checkpoint import TrainedModel
+from ardm.codec.format.options import OrderChoice
+from ardm.compression.api import compress, decompress
+from ardm.errors import UsageError
+from ardm.library.context import check_context, fresh_generator
+from ardm.library.items import Items
+from ardm.library.limited import LimitedClasses
+from ardm.library.scores import Score, ScoreHow, score_rows
+from ardm.model import ARDM
+from ardm.names import ScheduleKind, Shape
+from ardm.objective import sample_step_loss
+from ardm.planner import Plan, plan
+from ardm.profile import Profile
+from ardm.runtime.device import Runtime
+from ardm.sample import BATCH_SIZE
+from ardm.tasks.draw import Drawn, DrawOptions, draw
+from ardm.tasks.fill import fill
+from ardm.tasks.plan import make_schedule, planning_losses
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ardm.library.networks import OwnConfig
+
+ROWS_TO_SCORE = 256
+"""Rows of a bound by default: a few items are scored in several passes."""
+STATES_TO_SHOW = 5
+"""States of a chain by default."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ModelPlan(Plan):
+    """A plan with the losses that it was made from.
+
+    >>> import ardm
+    >>> plan = ardm.load("text").plan(calls=20)
+    >>> plan.schedule.num_calls, round(plan.lost_share, 2)
+    (20, 0.05)
+    """
+
+    losses: Float[np.ndarray, "S D"]
+
+    def plot(self, path: str | Path | None = None) -> "Figure":
+        """The paper's Figure 3: losses by step, with a call for each step and as planned; also written to `path`."""
+        from ardm.library.plots import draw_plan, plan_figure
+
+        if path is not None:
+            draw_plan(self.losses, self, Path(path))
+        return plan_figure(self.losses, self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chain:
+    """Items while they are drawn: their states after some of the calls.
+
+    >>> import ardm
+    >>> ardm.load("text").chain(calls=4).calls
+    [1, 2, 3, 4]
+    """
+
+    calls: Sequence[int]
+    """The number of calls made when each state was reached."""
+    states: Sequence[Any]
+    """The items in each state, hidden variables shown as such; the last are the items themselves."""
+
+
+class Model(nn.Module):
+    """A model with a method for every command; `ardm.load`, `ardm.order_agnostic` and `ardm.upscale` return one.
+
+    >>> import ardm
+    >>> model = ardm.load("text")
+    >>> model
+    Model of text: 250 variables, 27 classes, 1 stage, exact
+    """
+
+    ardm: ARDM
+    """The ARDM itself, for the functions of the library."""
+
+    def __init__(
+        self,
+        ardm: ARDM,
+        items: Items,
+        *,
+        profile: Profile | None = None,
+        trained: TrainedModel | None = None,
+        own: "OwnConfig | None" = None,
+    ) -> None:
+        super().__init__()
+        self.ardm, self.items, self.trained, self.own = ardm, items, trained, own
+        self.profile = profile or Profile.empty(ardm.num_stages, ardm.num_variables)
+
+    def __repr__(self) -> str:
+        model, stages = self.ardm, self.ardm.num_stages
+        number = sum(p.numel() for p in self.parameters())
+        facts = [
+            f"{model.num_variables} variables",
+            f"{model.num_classes} classes",
+            f"{stages} stage{'s' * (stages > 1)}",
+            "exact" if self.is_exact else f"{number:,} parameters",
+        ]
+        return f"Model of {self.items.title}: {', '.join(facts)}"
+
+    @property
+    def network(self) -> nn.Module:
+        """The network itself."""
+        network = self.ardm.network
+        return network.network if isinstance(network, LimitedClasses) else network
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the network computes in integers, so that it can compress."""
+        return self.trained is not None and self.trained.exact is not None
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of an item."""
+        return self.ardm.shape
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the model."""
+        return self.ardm.depth.levels.device
+
+    @property
+    def runtime(self) -> Runtime:
+        """The device and precision of the verbs: those of the commands for trained models, float32 for others."""
+        return Runtime(device=self.device, full_precision=self.trained is None)
+
+    def for_shape(self, shape: Shape) -> "Model":
+        """This model with its weights for items of another shape, if the network takes it."""
+        if shape == self.shape:
+            return self
+        ardm = ARDM(self.ardm.network, self.ardm.parametrization, shape)
+        return Model(ardm, self.items, profile=self.profile, trained=self.trained, own=self.own)
+
+    # Training
+
+    def loss(
+        self,
+        x: Tensor,
+        *,
+        context: Any = None,
+        cross_entropy_weight: float = 0.0,
+        generator: torch.Generator | None = None,
+    ) -> Float[Tensor, ""]:
+        """The training loss of a batch, one step of the bound in bits per dimension (Alg. 2 and 4).
+
+        Values of NaN in a batch of floats are missing. `cross_entropy_weight` adds the authors' CE term, which has less
+        variance. Random draws come from the generator, by default one seeded by PyTorch's own.
+        """
+        generator = generator or fresh_generator(self.device)
+        rows, missing = self._batch(x)
+        checked = check_context(self.network, context, len(rows), self.device)
+        losses = sample_step_loss(self.ardm, rows, generator, context=checked, missing=missing)
+        bits, cross_entropy = losses.bits_per_dim.mean(), losses.cross_entropy.mean()
+        return bits + cross_entropy_weight * cross_entropy if cross_entropy_weight else bits
+
+    def _batch(self, x: Any) -> tuple[Int[Tensor, "B D"], Bool[Tensor, "B D"] | None]:
+        """A batch as rows of classes on the device, and which values are missing, if any."""
+        if isinstance(x, Tensor) and x.is_cuda and not x.is_floating_point():
+            return x.reshape(len(x), -1).long(), None  # a check would wait for the device
+        (rows,) = self.items.rows(x)
+        missing = None if rows.scored is None else ~rows.scored.to(self.device)
+        return rows.x.to(self.device), missing
+
+    # The commands
+
+    def score(
+        self,
+        items: Any,
+        order: str = "random",
+        calls: int | None = None,
+        *,
+        passes: int | None = None,
+        schedule: ScheduleKind = "planned",
+        context: Any = None,
+        seed: int = 0,
+        batch_size: int = 64,
+    ) -> Score:
+        """The bits of each item, and their mean with its 95% interval.
+
+        In random orders this is a bound, by default estimated from single steps in so many passes that the network sees
+        at least 256 rows. With `calls`, whole schedules in random orders are scored; in any other order the bits are
+        exact, by default with one variable per call. Texts shorter than an item are scored as marginals, longer ones in
+        windows that see each other, and values of NaN in a table are left out.
+
+        >>> import ardm
+        >>> model = ardm.load("text")
+        >>> score = model.score("the cat sat on the mat", order="raster", calls=5)
+        >>> score.is_exact, score.num_variables.tolist()
+        (True, [22])
+        """
+        scored = self.items.rows(items)
+        count = sum(len(rows.x) for rows in scored)
+        how = ScoreHow(
+            order=order,
+            calls=calls,
+            passes=passes or max(1, math.ceil(ROWS_TO_SCORE / count)),
+            schedule=schedule,
+            seed=seed,
+            batch_size=batch_size,
+        )
+        number = 1 + max(int(rows.owner.max()) for rows in scored)
+        checked = check_context(self.network, context, number, self.device)
+        return score_rows([(self.for_shape(rows.shape), rows) for rows in scored], how, checked, self.items.unit)
+
+    def sample(
+        self,
+        n: int = 1,
+        calls: int | None = None,
+        order: str | None = None,
+        *,
+        schedule: ScheduleKind = "planned",
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        context: Any = None,
+        seed: int = 0,
+        shape: Shape | None = None,
+        batch_size: int = BATCH_SIZE,
+    ) -> Any:
+        """New items, by default with one variable per call, in the model's own order if it is exact.
+
+        >>> import ardm
+        >>> [len(text) for text in ardm.load("text").sample(2, calls=5)]
+        [250, 250]
+        """
+        options = DrawOptions(
+            num_items=n,
+            order=order or self._own_order(),
+            temperature=temperature,
+            top_p=top_p,
+            batch_size=batch_size,
+            seed=seed,
+        )
+        return self._last(self._draw(options, calls, schedule, shape, context))
+
+    def chain(
+        self,
+        n: int = 1,
+        calls: int | None = None,
+        order: str | None = None,
+        *,
+        states: int = STATES_TO_SHOW,
+        schedule: ScheduleKind = "planned",
+        context: Any = None,
+        seed: int = 0,
+        shape: Shape | None = None,
+    ) -> Chain:
+        """New items with the states that led to them: after the first call, the last, and some between.
+
+        >>> import ardm
+        >>> chain = ardm.load("text").chain(calls=10, states=3)
+        >>> [text[0].count("_") for text in chain.states][-1]
+        0
+        """
+        options = DrawOptions(num_items=n, order=order or self._own_order(), seed=seed, num_states=states)
+        drawn = self._draw(options, calls, schedule, shape, context)
+        shown = [self.items.shown(state, drawn.shape) for state in drawn.states]
+        return Chain(calls=list(drawn.calls), states=shown)
+
+    def infill(
+        self,
+        item: Any,
+        mask: Any = None,
+        n: int = 1,
+        calls: int | None = None,
+        order: str | None = None,
+        *,
+        schedule: ScheduleKind = "planned",
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        context: Any = None,
+        seed: int = 0,
+        batch_size: int = BATCH_SIZE,
+    ) -> Any:
+        """An item with its gaps filled, `n` times.
+
+        The mask is True where to fill; it may also be a list of indices or of ranges (start, stop), for a text the
+        character that marks its gaps (by default _), and for an image a box (left, top, right, bottom).
+
+        >>> import ardm
+        >>> ardm.load("text").infill("the c_t sat", calls=1)[0][:5]
+        'the c'
+        """
+        gaps = self.items.gaps(item, mask)
+        options = DrawOptions(
+            num_items=n,
+            order=order or self._own_order(for_gaps=True),
+            temperature=temperature,
+            top_p=top_p,
+            batch_size=batch_size,
+            seed=seed,
+        )
+        model = self.for_shape(gaps.shape)
+        checked = check_context(self.network, context, n, self.device)
+        chosen = make_schedule(model, calls, schedule, *gaps.steps(self.ardm.num_stages))
+        return self._last(fill(model, gaps, chosen, options, checked), gaps.length)
+
+    def plan(self, calls: int) -> ModelPlan:
+        """The best schedule for a number of calls, from the model's loss profile, and what it costs.
+
+        >>> import ardm
+        >>> [round(ardm.load("text").plan(calls).bits / 250, 1) for calls in (10, 50)]
+        [1.9, 1.8]
+        """
+        losses = planning_losses(self)
+        return ModelPlan(**vars(plan(losses, calls)), losses=losses)
+
+    def compress(self, x: Any, **options: Any) -> bytes:
+        """A compressed file of a text, bytes, an image or a sound; `ardm.compress` lists the options.
+
+        >>> import ardm
+        >>> model = ardm.load("text")
+        >>> model.decompress(model.compress("the cat sat on the mat", calls=5))
+        'the cat sat on the mat'
+        """
+        return compress(self._for_codec(), x, **options)
+
+    def decompress(self, data: bytes, **options: Any) -> Any:
+        """The value in a compressed file of this model; `ardm.decompress` lists the options."""
+        return decompress(data, self._for_codec(), **options)
+
+    def _for_codec(self) -> TrainedModel:
+        if self.trained is None or self.trained.exact is None:
+            raise UsageError(
+                "only an exact model compresses: `ardm export RUN -o my.model` makes one, and ardm.load reads it"
+            )
+        return self.trained
+
+    def _own_order(self, *, for_gaps: bool = False) -> str | OrderChoice:
+        """The order of an exact model; random orders for others, and for gaps where its own needs whole items."""
+        if self.trained is None or self.trained.exact is None:
+            return "random"
+        order = self.trained.exact.coding.order
+        return "random" if for_gaps and order.name == "strands" else order
+
+    def _draw(
+        self, options: DrawOptions, calls: int | None, kind: ScheduleKind, shape: Shape | None, context: Any
+    ) -> Drawn:
+        checked = check_context(self.network, context, options.num_items, self.device)
+        model = self.for_shape(shape or self.shape)
+        return draw(model, make_schedule(model, calls, kind), options, context=checked)
+
+    def _last(self, drawn: Drawn, length: int | None = None) -> Any:
+        return self.items.shown(drawn.samples, drawn.shape, length)
