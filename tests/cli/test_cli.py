@@ -153,7 +153,8 @@ def test_a_text_shorter_than_an_item_is_scored_by_itself(run, capsys, tmp_path):
     shown = output(capsys, base)
     assert "7 characters of short.txt, shorter than an item of 16" in shown
     for flags, estimator in (
-        (["--passes", "3"], "bound, mean over 3 random orders, one variable per call, the other variables hidden"),
+        ([], "bound over random orders, single steps, 256 passes, the other variables hidden"),
+        (["--passes", "3"], "bound over random orders, single steps, 3 passes, the other variables hidden"),
         (["--order", "raster"], "exact, raster order, one variable per call, the other variables hidden"),
         (["--order", "strands", "--calls", "2"], "exact, strands order, 2 calls, the other variables hidden"),
         (["--calls", "3"], "bound, mean over 1 random order, planned schedule, 3 calls, the other variables hidden"),

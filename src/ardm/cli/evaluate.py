@@ -58,8 +58,9 @@ class Evaluate:
     """Split to score. Default: test for a published set or the data the model was trained on, all for other data."""
     items: int | None = 1000
     """Number of items to score, evenly spread over the split (None for all)."""
-    passes: int = 1
-    """Passes over the items; more make the bound's interval narrower."""
+    passes: int | None = None
+    """Passes over the items; more make the bound's interval narrower. Default: 1, or 256 for a text shorter than an
+    item, whose passes are random orders with --calls (default: 1)."""
     profile: Path | None = None
     """Write the measured loss profile (bits, S x D) to this .npy or .json file (bound only)."""
     batch_size: BatchSize = 64
@@ -131,13 +132,14 @@ class Evaluate:
     def _estimate(self, loaded: "LoadedModel | LoadedBaseline", x: "Tensor") -> "Estimate":
         from ardm.tasks.load import LoadedBaseline
         from ardm.tasks.plan import make_schedule
-        from ardm.tasks.score import ScoreOptions, score
+        from ardm.tasks.score import ScoreOptions, passes_for, score
 
-        options = ScoreOptions(num_passes=self.passes, batch_size=self.batch_size, seed=self.seed)
-        num_variables = x.shape[1]
-        is_whole = num_variables == loaded.trained.model.num_variables
-        if isinstance(loaded, LoadedBaseline) or (self.order == "random" and self.calls is None and is_whole):
-            with progress("bits" if isinstance(loaded, LoadedBaseline) else "bound", self.passes * len(x)) as advance:
+        num_variables, is_estimated = x.shape[1], self.order == "random" and self.calls is None
+        is_short = is_estimated and num_variables < loaded.trained.model.num_variables
+        passes = self.passes or (passes_for(len(x)) if is_short else 1)
+        options = ScoreOptions(num_passes=passes, batch_size=self.batch_size, seed=self.seed)
+        if isinstance(loaded, LoadedBaseline) or is_estimated:
+            with progress("bits" if isinstance(loaded, LoadedBaseline) else "bound", passes * len(x)) as advance:
                 return score(loaded, x, options=replace(options, on_batch=advance))
         require_calls(self.calls, loaded.ardm.num_stages)
         if self.calls is not None and self.schedule == "planned" and self.order != "strands":
