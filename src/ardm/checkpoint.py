@@ -35,7 +35,7 @@ from ardm.exact.layers import check_bounds
 from ardm.exact.network import ExactNetwork
 from ardm.exact.outputs import OutputUnits
 from ardm.model import ARDM
-from ardm.names import MODEL_FILE, Shape
+from ardm.names import AVERAGED, MEASURED, MEASURED_EARLIER, MODEL_FILE, PROFILE_SOURCES, ProfileSource, Shape
 from ardm.parametrizations import Parametrization
 from ardm.profile import Profile
 from ardm.runtime.files import is_gzip, write_file, written_whole
@@ -60,7 +60,7 @@ class ExactPart:
     """Hash of everything that decoding depends on."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Trained:
     """Facts about a trained model of any method."""
 
@@ -77,20 +77,25 @@ class Trained:
     """Hash by which the training data are recognised, so that only their test split is scored."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class TrainedBaseline(Trained):
     """A trained model of another method, for comparison."""
 
     model: Baseline
 
+    def __repr__(self) -> str:
+        return _in_one_line(self)
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class TrainedModel(Trained):
     """A trained ARDM."""
 
     model: ARDM
     profile: Profile
-    """Loss profile measured on held-out data with these weights or, before that, its average in training."""
+    """Loss profile, from which schedules are planned."""
+    profile_source: ProfileSource = MEASURED
+    """Whether the profile was measured with these weights, or is an average during training."""
     exact: ExactPart | None = None
     """The codec of an exact model; None for floating-point weights."""
 
@@ -105,8 +110,34 @@ class TrainedModel(Trained):
             return self
         return replace(self, model=ARDM(self.model.network, self.model.parametrization, shape))
 
+    def __repr__(self) -> str:
+        return _in_one_line(self)
+
 
 AnyTrained = TrainedModel | TrainedBaseline
+
+
+def num_parameters(trained: AnyTrained) -> int:
+    """The number of weights, or of an exact model's integers.
+
+    >>> from ardm import checkpoint, load_model, pretrained
+    >>> checkpoint.num_parameters(load_model(pretrained.bundled_models()["text"]))
+    9001138
+    """
+    exact = trained.exact if isinstance(trained, TrainedModel) else None
+    tensors = trained.model.parameters() if exact is None else exact.network.state_dict().values()
+    return sum(tensor.numel() for tensor in tensors)
+
+
+def _in_one_line(trained: AnyTrained) -> str:
+    config, model = trained.config, trained.model
+    words = [config.data.medium, config.method.name, f"{num_parameters(trained):,} parameters", f"shape {model.shape}"]
+    words += [f"{model.num_classes} classes"]
+    if isinstance(trained, TrainedModel):
+        words += [f"{model.num_stages} stage{'s' * (model.num_stages > 1)}", f"profile {trained.profile_source}"]
+    words += [f"step {trained.step} of {config.train.steps} on {trained.data_title}"]
+    words += ["exact" if isinstance(trained, TrainedModel) and trained.exact is not None else "not exact"]
+    return f"<{type(trained).__name__}: {', '.join(words)}>"
 
 
 def save_model(path: Path, trained: AnyTrained) -> None:
@@ -124,7 +155,7 @@ def save_model(path: Path, trained: AnyTrained) -> None:
     tensors: dict[str, Tensor] = {f"weights/{name}": p for name, p in trained.model.named_parameters()}
     if isinstance(trained, TrainedModel):
         tensors |= profile_tensors("profile", trained.profile)
-        description["kind"] = "model"
+        description |= {"kind": "model", "profile": trained.profile_source}
         if trained.exact is not None:  # an exact network has no parameters
             tensors |= exact_tensors(trained.exact.network)
             description |= {"kind": "exact model", "coding": trained.exact.coding.to_dict()}
@@ -158,11 +189,22 @@ def load_any(path: Path | str, device: torch.device | str = "cpu") -> AnyTrained
 
 def load_profile(path: Path | str) -> Profile:
     """The loss profile of a run's folder or of a model file, without building its network; all is read for its hash."""
+    return load_profile_and_source(path)[0]
+
+
+def load_profile_and_source(path: Path | str) -> tuple[Profile, ProfileSource]:
+    """The loss profile of a run's folder or of a model file, and whether it was measured.
+
+    >>> from ardm import checkpoint, pretrained
+    >>> checkpoint.load_profile_and_source(pretrained.bundled_models()["text"])[1]
+    'measured on held-out data'
+    """
     path, tensors, description = _read_model(path)
     with _naming_errors(path):
-        if description["kind"] != "baseline":
-            return profile_from_tensors("profile", tensors)
         config = RunConfig.from_dict(description["config"])
+        if description["kind"] != "baseline":
+            profile = profile_from_tensors("profile", tensors)
+            return profile, _profile_source(profile, config, description)
     raise _baseline_error(path, config)
 
 
@@ -209,7 +251,26 @@ def _trained(tensors: dict[str, Tensor], description: dict[str, Any], device: to
     model = model.to(device).eval()
     if not isinstance(model, ARDM):
         return TrainedBaseline(model=model, **facts)
-    return TrainedModel(model=model, profile=profile_from_tensors("profile", tensors), exact=exact, **facts)
+    profile = profile_from_tensors("profile", tensors)
+    source = _profile_source(profile, config, description)
+    return TrainedModel(model=model, profile=profile, profile_source=source, exact=exact, **facts)
+
+
+def _profile_source(profile: Profile, config: RunConfig, description: dict[str, Any]) -> ProfileSource:
+    """What a file says about its profile.
+
+    Older files say nothing: if they were written before the last step, an average has an observation for every item
+    of every step, and other profiles come from the last evaluation.
+    """
+    step, train = description["step"], config.train
+    if "profile" in description:
+        if description["profile"] not in PROFILE_SOURCES:
+            raise ValueError(f"its profile is {description['profile']!r}, expected one of {', '.join(PROFILE_SOURCES)}")
+        return PROFILE_SOURCES[PROFILE_SOURCES.index(description["profile"])]
+    if step >= train.steps:
+        return MEASURED
+    is_average = int(profile.counts.sum()) == step * train.batch_size
+    return AVERAGED if is_average else MEASURED if step % train.eval_every == 0 else MEASURED_EARLIER
 
 
 def _check_medium(data: DataConfig, description: dict[str, Any]) -> None:

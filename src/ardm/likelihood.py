@@ -197,6 +197,8 @@ def partial_bound(
     context: Context = None,
     num_passes: int = 1,
     batch_size: int = 64,
+    on_batch: OnBatch = lambda num_rows: None,
+    team: Processes = ALONE,
 ) -> Float[Tensor, "P N"]:
     """Unbiased estimates, in bits, of the bound on -log2 p(x_A | x_B) with A = scored and B = given.
 
@@ -220,20 +222,25 @@ def partial_bound(
     strata = torch.arange(num_passes, device=device)[:, None]
     jitter = torch.rand(num_passes, num_items, generator=generator, device=device, dtype=torch.float64)
     t = first + ((strata + jitter) / num_passes * count).long().minimum(count - 1)  # (P, N)
-    bits = torch.empty(num_passes * num_items, dtype=torch.float64, device=device)
-    for rows in torch.arange(bits.numel(), device=device).split(batch_size):
-        item = rows % num_items
-        orders = random_stage_orders(len(rows), 1, num_variables, generator)
-        orders = given_first(given_first(orders, scored[item]), given[item])
-        step, rank = t.flatten()[rows], ranks(orders[:, 0])
+
+    def batches() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        for rows in torch.arange(t.numel(), device=device).split(batch_size):
+            item = rows % num_items
+            orders = random_stage_orders(len(rows), 1, num_variables, generator)
+            orders = given_first(given_first(orders, scored[item]), given[item])
+            yield item, t.flatten()[rows], ranks(orders[:, 0])
+
+    def estimate(batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        item, step, rank = batch
         own = None if context is None else context[item]
-        stage = torch.zeros_like(step)
-        with evaluating(model):
-            log_probs: Tensor = model(*corrupt(model.depth, x[item], stage, step, rank, own))
+        log_probs: Tensor = model(*corrupt(model.depth, x[item], torch.zeros_like(step), step, rank, own))
         hidden = scored[item] & (rank >= step[:, None])
         total = -log_probs.double().masked_fill(~hidden, 0.0).sum(1)
-        bits[rows] = total * count[item] / hidden.sum(1) / math.log(2)
-    return bits.view(num_passes, num_items)
+        return total * count[item] / hidden.sum(1) / math.log(2)
+
+    with evaluating(model):
+        results = evaluate_batches(batches(), estimate, on_batch, team)
+    return torch.cat([result.to(device) for result in results]).view(num_passes, num_items)
 
 
 def passes_in_words(num_passes: int) -> str:

@@ -10,7 +10,13 @@ ScheduleKind = Literal["planned", "cosine", "uniform"]
 Smoothing = Literal["smooth", "isotonic", "sort"]
 StageSplit = Literal["joint", "even"]
 Split = Literal["train", "valid", "test", "all"]
-Scale = Literal["minutes", "paper"]
+ProfileSource = Literal[
+    "measured on held-out data", "measured on held-out data at an earlier step", "average during training"
+]
+"""What the losses of a model's profile are; only the first describes the model's own weights."""
+PROFILE_SOURCES: tuple[ProfileSource, ...] = get_args(ProfileSource)
+MEASURED, MEASURED_EARLIER, AVERAGED = PROFILE_SOURCES
+Scale = Literal["minutes", "paper", "cpu"]
 SINGLE_SUFFIX, ARCHIVE_SUFFIX = ".ardm", ".ardma"
 """Of a compressed file, and of an archive."""
 MODEL_FILE, CONFIG_FILE = "model.safetensors", "config.json"

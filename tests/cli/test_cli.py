@@ -138,6 +138,34 @@ def test_chain_shows_the_text_being_filled_in(run, capsys):
     assert rows[-1].startswith("call   16  ")
 
 
+@pytest.mark.parametrize(("calls", "shown"), [(1, [1]), (6, [1, 2, 3, 4, 5, 6]), (9, [1, 3, 5, 7, 9])])
+def test_a_chain_of_few_calls_shows_every_state(run, capsys, calls, shown):
+    flags = ["sample", str(run / "run"), "--chain", "--calls", str(calls), "--schedule", "uniform"]
+    assert [int(row[4:9]) for row in output(capsys, flags).splitlines()] == shown
+    told = json.loads(output(capsys, [*flags, "--json"]))
+    assert told["state_calls"] == shown
+    assert len(told["chains"][0]) == len(shown)
+
+
+def test_a_text_shorter_than_an_item_is_scored_by_itself(run, capsys, tmp_path):
+    (tmp_path / "short.txt").write_text("the cat")
+    base = ["eval", str(run / "run"), str(tmp_path / "short.txt")]
+    shown = output(capsys, base)
+    assert "7 characters of short.txt, shorter than an item of 16" in shown
+    for flags, estimator in (
+        ([], "bound over random orders, single steps, 256 passes, the other variables hidden"),
+        (["--passes", "3"], "bound over random orders, single steps, 3 passes, the other variables hidden"),
+        (["--order", "raster"], "exact, raster order, one variable per call, the other variables hidden"),
+        (["--order", "strands", "--calls", "2"], "exact, strands order, 2 calls, the other variables hidden"),
+        (["--calls", "3"], "bound, mean over 1 random order, planned schedule, 3 calls, the other variables hidden"),
+    ):
+        told = json.loads(output(capsys, [*base, *flags, "--json"]))
+        assert (told["estimator"], told["variables_per_item"], told["num_items"]) == (estimator, 7, 1)
+        assert 0 < told["bits_per_dim"] < 8
+    assert "scores items of fewer variables" in fails(capsys, [*base, "--diffusion-steps", "3"])[1]
+    assert "measured on whole items" in fails(capsys, [*base, "--profile", str(tmp_path / "p.npy")])[1]
+
+
 def test_infill_keeps_what_is_given(run, capsys, tmp_path):
     base = ["infill", str(run / "run")]
     filled = output(capsys, [*base, "the __t s_t on", "-n", "4"]).splitlines()
@@ -426,7 +454,7 @@ def bad_files(folder: Path, run: Path) -> dict[str, list[str]]:
         "too few for an item of 16": [*train, "short.txt"],
         "there is no text8 file": ["train", "text8-small", "--out", str(folder / "new"), "--data", "mixed"],
         "character 'M' at position 19": [*evaluate, "unknown.txt"],
-        "has 7 characters, too few": [*evaluate, "short.txt"],
+        "has 0 characters, too few": [*evaluate, "short.txt", "--split", "test"],
         "cut.safetensors is damaged": ["eval", "cut.safetensors", "short.txt"],
         "not one of ardm's": ["sample", "foreign.safetensors"],
         "there is no model at": ["sample", "nowhere"],
@@ -472,6 +500,31 @@ def test_a_run_that_was_stopped_early_says_why_it_cannot_plan(run, capsys, tmp_p
     assert status == 2
     assert "stopped before its losses were measured" in error
     assert output(capsys, ["sample", str(tmp_path / "run"), "--calls", "8", "--schedule", "cosine"])
+
+
+def test_a_profile_that_was_not_measured_says_so_everywhere(run, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("ardm.train.loop.Loop.measure_stopped", lambda loop, on_profile: None)
+    monkeypatch.setattr("ardm.train.loop.Loop._must_measure", lambda loop: loop._trainer.step == 5)
+    where = ["--data", str(run / "text.txt"), "--out", str(tmp_path / "run"), "--minutes", "5"]
+    output(capsys, ["train", "text", *where, *SMALL])
+    average, out = "average during training", str(tmp_path / "run")
+    assert json.loads(output(capsys, ["info", out, "--json"]))["profile"] == average
+    assert average in output(capsys, ["info", out])
+    assert json.loads(output(capsys, ["plan", out, "--calls", "4", "--json"]))["profile"] == average
+    titles = []
+    monkeypatch.setattr("matplotlib.figure.Figure.suptitle", lambda figure, text, **how: titles.append(text))
+    assert average in output(capsys, ["plan", out, "--calls", "4", "-o", str(tmp_path / "p.png")])
+    assert average in titles[0]
+    assert average in output(capsys, ["export", out, "-o", str(tmp_path / "x.model"), "--calls", "4", "--items", "4"])
+    assert json.loads(output(capsys, ["info", str(tmp_path / "x.model"), "--json"]))["profile"] == average
+    for arguments in (["sample", out], ["eval", out, str(run / "text.txt")]):
+        assert main([*arguments, "--calls", "4"]) == 0
+        assert average in capsys.readouterr().err
+        assert main([*arguments, "--calls", "4", "--schedule", "uniform"]) == 0
+        assert average not in capsys.readouterr().err
+    told = json.loads(output(capsys, ["plan", str(run / "run"), "--calls", "4", "--json"]))
+    assert told["profile"] == "measured on held-out data"
+    assert "average" not in output(capsys, ["plan", str(run / "run"), "--calls", "4"])
 
 
 def test_images_that_are_trained_on_are_not_called_held_out():

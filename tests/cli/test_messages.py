@@ -1,6 +1,7 @@
 """Bad arguments get one line, without what --help says."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -61,3 +62,30 @@ def test_frames_in_any_encoding():
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 2
         assert done.stderr == "ardm: Missing from ardm train: PRESET, --data PATH, --out PATH; see ardm train --help\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (
+            "train text --data a.txt b.txt --out r",
+            "--data takes one file or folder, but 2 came (a shell expands *.txt): ",
+        ),
+        ("train --data a.txt b.txt text --out r", "--data takes one file or folder, but 2 came"),
+        ("train text --data=a.txt b.txt --out r", "--data takes one file or folder, but 2 came"),
+        ("eval m a.txt b.txt c.txt", "DATA takes one file or folder, but 3 came (a shell expands *.txt): "),
+    ],
+)
+def test_several_files_where_one_is_taken(capsys, tmp_path, monkeypatch, arguments, line):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "d").mkdir()
+    for name in "abc":
+        (tmp_path / "d" / f"{name}.txt").write_text(name)
+    status, error = fails(capsys, re.sub(r"(?=\b\w\.txt)", "d/", arguments).split())
+    assert status == 2
+    assert error.startswith(f"ardm: {line}")
+    assert "give the folder d, or join texts in one file; see ardm " in error
+
+
+def test_other_unknown_words_are_no_files(capsys, tmp_path):
+    assert "unknown arguments nothing.txt" in fails(capsys, ["eval", "m", str(tmp_path), "nothing.txt"])[1]

@@ -1,13 +1,16 @@
 """Progress of long commands where stderr is no terminal: few lines, and none from what is soon done."""
 
+import math
 import sys
 
 import pytest
+from rich.progress import ProgressSample, Task, TaskID
 from tiny import TEXT
 
 from ardm.cli import common
 from ardm.cli.common import progress, progress_line
 from ardm.cli.main import main
+from ardm.cli.train import StepLines, time_left_column
 
 
 @pytest.fixture
@@ -88,5 +91,50 @@ def test_training_and_the_table_of_calls_tell_what_they_do(capsys, monkeypatch, 
     assert opening.startswith("scoring 3 of ")
     assert opening.endswith(f"items of t.txt, test split; orders: 2, budgets: 2, network calls: {total}")
     assert all(f" of {total} (" in line for line in lines)
-    assert lines[0].startswith("calls: 3 of ")
+    assert lines[0].startswith("calls: 15 of ")  # the bound, whose passes share a batch
     assert lines[-1].startswith(f"calls: {total - 12} of ")  # the last schedule's are not told: all is done
+
+
+def test_training_tells_its_steps_soon_and_then_each_half_minute(clock):
+    lines, told = StepLines(0, 1000, math.inf), []
+    for step in range(1, 1001):
+        clock[0] += 0.5
+        if step == 40:
+            lines.bits = 2.5
+        told += [line] if (line := lines.after(step)) else []
+    assert told[:2] == [
+        "step 20 of 1,000: 2.0 steps/s, about 9 min left",
+        "step 80 of 1,000: 2.500 bits, 2.0 steps/s, about 8 min left",
+    ]
+    assert len(told) == 1 + (500 - 10) // 30
+
+
+def test_the_time_that_is_left_respects_the_time_limit(clock):
+    lines = StepLines(0, 1000, deadline=100.0)
+    clock[0] = 50
+    assert lines.after(5) == "step 5 of 1,000: 10.0 s per step, about 50 s left"
+    lines = StepLines(0, 1000, deadline=1e6)
+    clock[0] = 100
+    assert lines.after(999) == "step 999 of 1,000: 20.0 steps/s, about 1 s left"
+
+
+@pytest.mark.parametrize(("deadline", "shown"), [(math.inf, "0:01:39"), (1000.0, "0:01:39"), (30.0, "0:00:29")])
+def test_so_does_the_bar(clock, deadline, shown):
+    task = Task(TaskID(0), "training", total=100, completed=0, _get_time=lambda: clock[0])
+    task.start_time = 0
+    for second in (0, 1):
+        task._progress.append(ProgressSample(second, 1))
+    task.completed, clock[0] = 1, 1.0
+    assert time_left_column(deadline).render(task).plain == shown
+
+
+def test_training_without_a_terminal_is_not_silent(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("ardm.cli.train.FIRST_LINE_SECONDS", 0)
+    monkeypatch.setattr("ardm.cli.train.SECONDS_PER_LINE", 0)
+    (tmp_path / "t.txt").write_text(TEXT)
+    flags = ["--item-length", "16", "--layers", "1", "--width", "32", "--steps", "4", "--batch-size", "8"]
+    flags += ["--log-every", "1"]
+    assert main(["train", "text", "--data", str(tmp_path / "t.txt"), "--out", str(tmp_path / "run"), *flags]) == 0
+    steps = [line for line in capsys.readouterr().err.splitlines() if line.startswith("step ") and " left" in line]
+    assert [line.split(":")[0] for line in steps] == ["step 1 of 4", "step 2 of 4", "step 3 of 4"]
+    assert " bits, " in steps[1]

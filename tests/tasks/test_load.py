@@ -43,3 +43,15 @@ def test_only_models_of_one_stage_have_diffusion_steps():
     assert with_diffusion_steps(baseline, 3).trained.model.num_calls == 3
     with pytest.raises(UsageError):
         with_diffusion_steps(staged, 5)
+
+
+def test_models_are_shown_in_one_line(path):
+    loaded = load(path, "cpu")
+    line = repr(loaded.trained)
+    assert "\n" not in line
+    assert len(line) < 250
+    for words in ("text, ardm, ", " parameters", "shape (16,)", "29 classes", "1 stage,", "step ", ", exact"):
+        assert words in line
+    assert repr(loaded) == f"<LoadedModel on cpu: {line[1:]}"
+    assert repr(with_diffusion_steps(loaded, 3)).startswith("<LoadedBaseline on cpu: TrainedBaseline: text, ")
+    assert " stages, " in repr(tiny_exact("staged"))

@@ -19,14 +19,16 @@ from tiny import (
 )
 
 from ardm.build import build_parametrization
-from ardm.checkpoint import load_model, read_tensors, write_tensors
+from ardm.checkpoint import load_model, load_profile_and_source, read_tensors, write_tensors
 from ardm.config import DepthConfig, TrainConfig
 from ardm.data.corpus import PieceSampler
 from ardm.errors import ArdmError, CheckpointError, UsageError
+from ardm.likelihood import bound
+from ardm.names import AVERAGED, MEASURED, MEASURED_EARLIER
 from ardm.objective import corrupt, sample_step_loss, step_loss
 from ardm.orders import NAMED_ORDERS, random_orders, strands
 from ardm.runtime.device import Runtime
-from ardm.train.loop import final_draws, run_training
+from ardm.train.loop import final_draws, run_training, stopped_draws
 from ardm.train.run_folder import PREVIOUS_STATE_FILE, STATE_FILE, restore_state, save_state
 from ardm.train.trainer import Trainer, step_seed
 
@@ -113,12 +115,90 @@ def test_a_run_stopped_while_it_measures_is_saved_and_goes_on(tmp_path):
         return made.append
 
     run_training(trainer, folder, stop=lambda: bool(wanted), on_profile=on_profile)
-    assert (trainer.step, trainer.finished, wanted) == (12, False, [final_draws(trainer)])
-    assert len(made) == 1
-    assert load_model(folder).step == 12
+    assert (trainer.step, trainer.finished, wanted) == (12, False, [final_draws(trainer), stopped_draws(trainer)])
+    assert len(made) == 1 + stopped_draws(trainer) // trainer.config.train.batch_size * 2  # of four items each
+    assert (load_model(folder).step, load_model(folder).profile_source) == (12, MEASURED)
     assert train(tiny_config(), corpus, folder, resume=True).finished
     train(tiny_config(), corpus, tmp_path / "whole")
     assert_same_state(tmp_path / "whole", folder)
+
+
+@pytest.mark.parametrize("stop_at", [3, 7])  # before and after an evaluation
+def test_a_run_that_is_stopped_measures_its_profile_and_keeps_its_state(tmp_path, stop_at):
+    config, corpus, folder = tiny_config(), tiny_corpus(tmp_path), tmp_path / "run"
+    trainer = train(config, corpus, folder, stop_at=stop_at)
+    trained, (tensors, description) = load_model(folder), read_tensors(folder / STATE_FILE, "training state")
+    assert (trained.step, trained.profile_source) == (stop_at, MEASURED)
+    draws = torch.Generator().manual_seed(config.seed)
+    passes = stopped_draws(trainer) // 4
+    expected = bound(trainer.averaged, trainer.eval_items, draws, num_passes=passes, batch_size=8).profile
+    assert torch.equal(trained.profile.bits, expected.bits)
+    assert not torch.equal(trained.profile.bits, trainer.profile.bits)
+    assert torch.equal(tensors["profile/bits"], trainer.profile.bits)
+    assert description["measured_step"] == (None if stop_at == 3 else 5)
+    assert ("measured_profile/bits" in tensors) == (stop_at == 7)
+
+
+def test_a_profile_that_is_not_measured_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("ardm.train.loop.STOP_SECONDS", 0)
+    config, corpus = tiny_config(), tiny_corpus(tmp_path)
+    for stop_at, source in ((3, AVERAGED), (7, MEASURED_EARLIER)):
+        trainer = train(config, corpus, tmp_path / str(stop_at), stop_at=stop_at)
+        trained = load_model(tmp_path / str(stop_at))
+        assert trained.profile_source == source
+        assert torch.equal(trained.profile.bits, (trainer.measured_profile or trainer.profile).bits)
+        assert load_profile_and_source(tmp_path / str(stop_at))[1] == source
+        path = tmp_path / str(stop_at) / "model.safetensors"
+        tensors, description = read_tensors(path, "model")
+        del description["profile"]  # as older versions wrote it
+        write_tensors(path, tensors, description)
+        assert load_profile_and_source(path)[1] == source
+    assert load_model(train(config, corpus, tmp_path / "whole") and tmp_path / "whole").profile_source == MEASURED
+
+
+def test_an_evaluation_at_the_last_step_describes_the_model(tmp_path):
+    trainer = trainer_of(tmp_path)
+    trainer.step = 5
+    trainer.evaluate()
+    assert trainer.trained_model().profile_source == MEASURED
+    trainer.step = 6
+    assert trainer.trained_model().profile_source == MEASURED_EARLIER
+
+
+def test_a_time_limit_includes_measuring_the_profile(tmp_path, monkeypatch):
+    """A step of eight items takes a second, and so do sixteen losses without gradients."""
+    now, made, step = [0.0], [], Trainer.train_step
+    monkeypatch.setattr("ardm.train.loop.time.perf_counter", lambda: now[0])
+
+    def wait(seconds: float) -> None:
+        now[0] += seconds
+
+    def on_profile(num_observations: int) -> Callable[[int], None]:
+        made.append(num_observations)
+        return lambda count: wait(count / 16)
+
+    trainer = trainer_of(tmp_path, steps=10_000, eval_every=1000, checkpoint_every=1000)
+    monkeypatch.setattr(trainer, "train_step", lambda: (wait(1.0), step(trainer))[1])
+    for limit, uncounted in ((100.0, 0), (120.0, 4)):  # the second goes on from the state before the first measured
+        run_training(trainer, tmp_path / "run", max_seconds=limit, on_profile=on_profile)
+        assert limit - 2 < now[0] - uncounted <= limit
+        assert load_model(tmp_path / "run").profile_source == MEASURED
+    assert made == [stopped_draws(trainer)] * 2
+    before = trainer.step
+    run_training(trainer, tmp_path / "run", max_seconds=60.0, on_profile=on_profile)  # its time is over
+    assert trainer.step == before
+    assert load_model(tmp_path / "run").profile_source == MEASURED
+
+
+def test_a_second_signal_ends_the_measuring(tmp_path):
+    def on_profile(num_observations: int) -> Callable[[int], None]:
+        raise KeyboardInterrupt
+
+    trainer = trainer_of(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run_training(trainer, tmp_path / "run", stop=lambda: trainer.step == 3, on_profile=on_profile)
+    trained = load_model(tmp_path / "run")
+    assert (trained.step, trained.profile_source) == (3, AVERAGED)
 
 
 def trainer_of(tmp_path: Path, **train: object) -> Trainer:

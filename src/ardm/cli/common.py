@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from ardm.checkpoint import AnyTrained
+    from ardm.tasks.load import LoadedModel
 
 OrderName = Literal["random", NamedOrder]
 Order = Annotated[OrderName, tyro.conf.arg(help="Order of the variables; random draws one for each item.")]
@@ -87,6 +88,14 @@ def require_calls(num_calls: int | None, num_stages: int) -> None:
     """Raise a UsageError if there are fewer calls than stages."""
     if num_calls is not None and num_calls < num_stages:
         raise UsageError(f"--calls must be at least {num_stages}, one for each stage; got {num_calls}")
+
+
+def warn_about_profile(loaded: "LoadedModel") -> None:
+    """Print a line on stderr if the profile from which schedules are planned was not measured with these weights."""
+    from ardm.tasks.plan import profile_warning
+
+    if loaded.runtime.team.is_first and (warning := profile_warning(loaded.trained.profile_source)):
+        print(f"the planned schedule may not be the best: {warning}", file=sys.stderr)
 
 
 def facts_of(trained: "AnyTrained") -> dict[str, Any]:

@@ -18,6 +18,7 @@ from ardm.cli.common import (
     progress,
     require_calls,
     require_positive,
+    warn_about_profile,
 )
 from ardm.errors import UsageError
 from ardm.names import ScheduleKind, Split
@@ -37,7 +38,8 @@ class Evaluate:
 
     By default this is the bound over random orders; with --order, the exact bits in that order; with --calls, the bits
     for that number of calls; with --diffusion-steps, the bound of a D3PM. A baseline is scored by its own method:
-    the bound of its diffusion steps, the bits in its order, or their mean over random orders.
+    the bound of its diffusion steps, the bits in its order, or their mean over random orders. A text shorter than an
+    item is scored with the rest of the item hidden.
     """
 
     model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
@@ -56,8 +58,9 @@ class Evaluate:
     """Split to score. Default: test for a published set or the data the model was trained on, all for other data."""
     items: int | None = 1000
     """Number of items to score, evenly spread over the split (None for all)."""
-    passes: int = 1
-    """Passes over the items; more make the bound's interval narrower."""
+    passes: int | None = None
+    """Passes over the items; more make the bound's interval narrower. Default: 1, or 256 for a text shorter than an
+    item, whose passes are random orders with --calls (default: 1)."""
     profile: Path | None = None
     """Write the measured loss profile (bits, S x D) to this .npy or .json file (bound only)."""
     batch_size: BatchSize = 64
@@ -95,13 +98,15 @@ class Evaluate:
         loaded = load_any(self.model, runtime)
         scored, trained = self._scored(loaded), loaded.trained
         x, title = items_to_score(trained, self.data, self.split, self.items)
+        if self.profile is not None and x.shape[1] < trained.model.num_variables:
+            raise UsageError("--profile is measured on whole items, and this text is shorter: leave it out")
         estimate = self._estimate(scored, x)
         if not runtime.team.is_first:
             return
         if self.profile is not None and isinstance(estimate, Bound):
             write_profile(self.profile, estimate.profile)
         if self.json:
-            record = estimate.to_dict() | {"data": title, "seed": self.seed}
+            record = estimate.to_dict() | {"variables_per_item": x.shape[1], "data": title, "seed": self.seed}
             facts = {"model": facts_of(trained), "hardware": hardware(runtime.device)}
             write_output(self.output, to_json(record | facts))
             return
@@ -127,14 +132,19 @@ class Evaluate:
     def _estimate(self, loaded: "LoadedModel | LoadedBaseline", x: "Tensor") -> "Estimate":
         from ardm.tasks.load import LoadedBaseline
         from ardm.tasks.plan import make_schedule
-        from ardm.tasks.score import ScoreOptions, score
+        from ardm.tasks.score import ScoreOptions, passes_for, score
 
-        options = ScoreOptions(num_passes=self.passes, batch_size=self.batch_size, seed=self.seed)
-        if isinstance(loaded, LoadedBaseline) or (self.order == "random" and self.calls is None):
-            with progress("bits" if isinstance(loaded, LoadedBaseline) else "bound", self.passes * len(x)) as advance:
+        num_variables, is_estimated = x.shape[1], self.order == "random" and self.calls is None
+        is_short = is_estimated and num_variables < loaded.trained.model.num_variables
+        passes = self.passes or (passes_for(len(x)) if is_short else 1)
+        options = ScoreOptions(num_passes=passes, batch_size=self.batch_size, seed=self.seed)
+        if isinstance(loaded, LoadedBaseline) or is_estimated:
+            with progress("bits" if isinstance(loaded, LoadedBaseline) else "bound", passes * len(x)) as advance:
                 return score(loaded, x, options=replace(options, on_batch=advance))
         require_calls(self.calls, loaded.ardm.num_stages)
-        schedule = make_schedule(loaded, self.calls, self.schedule)
+        if self.calls is not None and self.schedule == "planned" and self.order != "strands":
+            warn_about_profile(loaded)
+        schedule = make_schedule(loaded, self.calls, self.schedule, last_step=num_variables)
         kind = "" if self.order == "strands" else f"{self.schedule} schedule, "
         name = "one variable per call" if self.calls is None else f"{kind}{schedule.num_calls} calls"
         with progress("calls", schedule.num_calls * len(loaded.runtime.team.share_of(len(x)))) as advance:

@@ -40,7 +40,7 @@ class Export:
         from ardm.export import COST_PASSES, choose_items, export_model, num_rows, rounding_cost
         from ardm.media import load_corpus
         from ardm.tasks.load import load
-        from ardm.tasks.plan import planning_losses
+        from ardm.tasks.plan import planning_losses, profile_warning
 
         order = None if self.order is None else parse_order(self.order)
         trained = load(self.run_folder, self.device).trained
@@ -62,6 +62,8 @@ class Export:
         before, after = rounding_cost(trained, exact, held_out, self.seed)
         cost = f"{before:.4f} to {after:.4f} bits per variable, {100 * (after / before - 1):+.2f}%"
         print(f"rounding: {cost} (bound, {COST_PASSES} passes over {len(held_out)} held-out items)")
+        if warning := profile_warning(trained.profile_source):
+            print(f"its planned schedules are not the best: {warning}")
 
     def _data_path(self) -> Path:
         from ardm.train.run_folder import read_data_path

@@ -19,7 +19,7 @@ from ardm.cli.demo import Demo
 from ardm.cli.evaluate import Evaluate
 from ardm.cli.export import Export
 from ardm.cli.info import Info
-from ardm.cli.messages import PARSING, join_help_lines, one_line, unknown_arguments
+from ardm.cli.messages import PARSING, join_help_lines, one_line, several_files, unknown_arguments
 from ardm.cli.models import Models
 from ardm.cli.plan import Plan
 from ardm.cli.report import Report
@@ -85,10 +85,13 @@ def parse(arguments: list[str]) -> Any:
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise UsageError(in_flags(one_line(captured.getvalue(), name, arguments))) from None
+        several = several_files(name, arguments)
+        raise UsageError(several or in_flags(one_line(captured.getvalue(), name, arguments))) from None
     except ValueError as error:  # a configuration that makes no sense
         raise UsageError(in_flags(str(error))) from None
     if unknown:
+        if said := several_files(name, arguments, unknown):
+            raise UsageError(said)
         if isinstance(command, Train):
             check_unknown(unknown, command)
         raise UsageError(unknown_arguments(unknown, command, name))

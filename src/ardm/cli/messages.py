@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import tyro
@@ -13,6 +14,8 @@ PARSING = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
 """How tyro turns the fields of a command into flags."""
 HELP_INDENT = 8
 """Lines indented this far explain an option; `--help` shows them too."""
+DATA_ARGUMENTS = {"ardm train": "--data", "ardm eval": "DATA", "ardm export": "--data", "ardm report calls": "DATA"}
+"""Arguments that take one file or folder of data, by command."""
 LEFT_OUT = ("For full helptext", "Argument helptext", "Got errors", "Perhaps you meant", "Arguments similar to")
 """First words of the paragraphs that `one_line` leaves out."""
 
@@ -28,6 +31,34 @@ def join_help_lines() -> None:
         return parsed
 
     docstring_parser.parse_from_object = joined  # type: ignore[assignment]
+
+
+def several_files(name: str, arguments: Sequence[str], unknown: Sequence[str] = ()) -> str | None:
+    """Message about several files where a command takes one, as from --data docs/*.md; None if that is not the error.
+
+    >>> from ardm.cli.messages import several_files
+    >>> several_files("ardm train", ["train", "text", "--data", ".", "/"])
+    '--data takes one file or folder, but 2 came (a shell expands *.txt): give their folder; see ardm train --help'
+    """
+    flag = DATA_ARGUMENTS.get(name, "")
+    words = [*_words_after(flag, arguments)] if flag in arguments else [*unknown]
+    files = [word for word in words if Path(word).exists()]  # a preset may follow them
+    num_files = len(files) + (flag not in arguments)  # without the flag, the parser has taken the first one
+    if not flag or not files or num_files < 2 or (flag not in arguments and files != words):
+        return None
+    folders = {str(Path(file).parent) for file in files if Path(file).is_file()}
+    folder = f"the folder {folders.pop()}" if len(folders) == 1 else "their folder"
+    join = ", or join texts in one file" if Path(files[0]).is_file() else ""
+    came = f"{num_files} came (a shell expands *{Path(files[0]).suffix or '.txt'})"
+    return f"{flag} takes one file or folder, but {came}: give {folder}{join}; see {name} --help"
+
+
+def _words_after(flag: str, arguments: Sequence[str]) -> Iterator[str]:
+    """The words between a flag and the next flag."""
+    for word in arguments[1 + [*arguments].index(flag) :]:
+        if word.startswith("-"):
+            return
+        yield word
 
 
 def unknown_arguments(words: Sequence[str], command: Any, name: str) -> str:

@@ -48,21 +48,24 @@ class Plan:
 
             check_image_path(self.output)
         from ardm.planner import plan
-        from ardm.tasks.plan import read_losses
+        from ardm.tasks.plan import profile_warning, read_losses_and_source
 
-        losses = read_losses(self.source, self.method)
+        losses, source = read_losses_and_source(self.source, self.method)
+        warning = profile_warning(source)
         require_calls(self.calls, len(losses))
         result = plan(losses, self.calls, split=self.split)
         if self.output is not None:
             from ardm.library.plots import draw_plan
 
-            draw_plan(losses, result, self.output)
+            draw_plan(losses, result, self.output, warning)
         if self.json:
             schedule = {"calls": result.schedule.calls, "starts": result.schedule.starts}
             bits = {"bits": result.bits, "full_bits": result.full_bits, "lost_bits": result.lost_bits}
-            print(to_json({**schedule, **bits}).decode())
+            print(to_json({**schedule, **bits, **({} if source is None else {"profile": source})}).decode())
         else:
             print_plan(result)
+            if warning:
+                print(warning)
 
 
 def print_plan(result: "SchedulePlan") -> None:

@@ -56,7 +56,7 @@ class ReportCalls:
         from ardm.apps.report.calls import CallsReport, markdown
         from ardm.media import medium_of
         from ardm.tasks.load import load
-        from ardm.tasks.plan import planning_losses
+        from ardm.tasks.plan import planning_losses, profile_warning
         from ardm.tasks.score import ScoreOptions, items_to_score
 
         loaded = load(self.model, self.device)
@@ -81,10 +81,17 @@ class ReportCalls:
             singles = report.orders(orders)
             rows = report.budgets(budgets, self.schedules, self.planned_in)
         if self.json:
-            tables = {"data": title, "orders": [r.to_dict() for r in singles], "budgets": [r.to_dict() for r in rows]}
+            tables = {
+                "data": title,
+                "profile": trained.profile_source,
+                "orders": [r.to_dict() for r in singles],
+                "budgets": [r.to_dict() for r in rows],
+            }
             write_output(self.output, to_json(tables))
             return
+        warning = profile_warning(trained.profile_source)
         heading = f"{title}; {trained.config.preset} at step {trained.step}, seed {self.seed}\n\n"
+        heading += f"Planned schedules may not be the best: {warning}.\n\n" if warning else ""
         write_output(self.output, (heading + markdown(singles, rows, medium.unit)).encode())
 
 
@@ -101,7 +108,8 @@ class ReportPaper:
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FOLDER")]
     """Folder to write the report to."""
     scale: Scale = "minutes"
-    """Which runs to report: those of minutes on one GPU, or those with the paper's own networks and steps."""
+    """Which runs to report: those of minutes on one GPU, those with the paper's own networks and steps, or small ones
+    of minutes on two CPU cores."""
     run_missing: bool = False
     """First train and measure what is missing, which takes hours at the minutes scale and weeks at the paper's."""
     only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="[NAME ...]")] = ()

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ardm.cli.common import Device, Order, OutputPath, Seed, progress, require_calls, require_positive
+from ardm.cli.common import (
+    Device,
+    Order,
+    OutputPath,
+    Seed,
+    progress,
+    require_calls,
+    require_positive,
+    warn_about_profile,
+)
 from ardm.errors import UsageError
 from ardm.names import ScheduleKind
 
@@ -66,9 +75,13 @@ class SamplerFlags:
                 advice = "give a name that ends in .json, or leave out --json"
                 raise UsageError(f"--json writes JSON: {advice}; got {self.output.name}")
 
-    def check_output(self, medium: "Medium") -> None:
-        """Raise a UsageError if this many items and states cannot be written to the output."""
-        medium.check_output(self.output, self.n * (medium.num_states if self.chain else 1), as_json=self.json)
+    def check_output(self, medium: "Medium", num_calls: int) -> int:
+        """The number of states to show of each item; a UsageError if they cannot be written to the output."""
+        from ardm.tasks.draw import states_to_show
+
+        num_states = states_to_show(num_calls, medium.num_states) if self.chain else 1
+        medium.check_output(self.output, self.n * num_states, as_json=self.json)
+        return num_states
 
     def run(self) -> None:
         """Sample and write, alone or in several processes that share the batches."""
@@ -84,7 +97,7 @@ class SamplerFlags:
         """Sample in this process."""
         raise NotImplementedError
 
-    def options(self, medium: "Medium") -> "DrawOptions":
+    def options(self, num_states: int) -> "DrawOptions":
         """The flags that say how items are drawn."""
         from ardm.tasks.draw import DrawOptions
 
@@ -95,7 +108,7 @@ class SamplerFlags:
             top_p=self.top_p,
             batch_size=self.batch_size,
             seed=self.seed,
-            num_states=medium.num_states if self.chain else 1,
+            num_states=num_states,
         )
 
     def draw(self, loaded: "LoadedModel", medium: "Medium", gaps: "GappedItem | None" = None) -> None:
@@ -106,6 +119,8 @@ class SamplerFlags:
 
         model = loaded.ardm
         require_calls(self.calls, model.num_stages)
+        if self.calls is not None and self.schedule == "planned":
+            warn_about_profile(loaded)
         steps = () if gaps is None else gaps.steps(model.num_stages)
         schedule = make_schedule(loaded, self.calls, self.schedule, *steps)
         verb = partial(draw, loaded, schedule) if gaps is None else partial(fill, loaded, gaps, schedule)
@@ -122,7 +137,7 @@ class SamplerFlags:
         """Draw this process's batches, showing progress, and write all items from the first process."""
         from ardm.media.medium import Samples
 
-        options = self.options(medium)
+        options = self.options(self.check_output(medium, num_calls))
         with progress("sampling", num_calls * len(runtime.team.share_of(len(options.sizes())))) as advance:
             drawn = draw(replace(options, on_call=partial(advance, 1)))
         if runtime.team.is_first:
@@ -146,7 +161,6 @@ class Sample(SamplerFlags):
 
         loaded = load_any(self.model, runtime)
         medium = medium_of(loaded.trained)
-        self.check_output(medium)
         if isinstance(loaded, LoadedBaseline):
             self._draw_baseline(loaded, medium)
         else:
@@ -194,7 +208,6 @@ class Infill(SamplerFlags):
 
         loaded = load(self.model, runtime)
         medium = medium_of(loaded.trained)
-        self.check_output(medium)
         inputs = [Path(source).absolute() for source in (self.input, self.mask) if source is not None]
         if self.output is not None and self.output.absolute() in inputs:
             raise UsageError(f"{self.output} is the input or the mask itself; write to another file")
@@ -206,6 +219,6 @@ class Infill(SamplerFlags):
                 print("this model has one stage, so that its samples are exact without --particles", file=sys.stderr)
         flags.draw(loaded.for_shape(gaps.shape), medium, gaps)
 
-    def options(self, medium: "Medium") -> "DrawOptions":
+    def options(self, num_states: int) -> "DrawOptions":
         """The flags that say how gaps are filled."""
-        return replace(super().options(medium), particles=self.particles)
+        return replace(super().options(num_states), particles=self.particles)

@@ -7,13 +7,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, make_dataclass, replace
+from dataclasses import dataclass, field, fields, make_dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import tyro
 
-from ardm.cli.common import Device, advancing, require_positive
+from ardm.cli.common import SECONDS_PER_LINE, Device, advancing, require_positive
 from ardm.cli.messages import flags_of
 from ardm.cli.train_flags import Start, check_together, config_of_all_presets, flag_in, preset_in, start_of
 from ardm.config import ImageData, RunConfig
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 REPEAT_SECONDS = 1.0
 """Seconds within which a repeated signal counts as the same one."""
+FIRST_LINE_SECONDS = 10
+"""Seconds before the first line of progress where there is no terminal."""
 WITHOUT_NAME = tyro.conf.arg(name="")
 PRESET_HELP = "What to train.\n" + "\n".join(
     f"{name}: {(make.__doc__ or '').partition(chr(10))[0]}" for name, make in PRESETS.items()
@@ -50,7 +53,8 @@ class Train:
     """Start with the network and the weights of this run or model file instead of random weights, to continue with
     other data or learning rates. A resumed run ignores it."""
     minutes: float | None = None
-    """Save and stop once the run has taken this many minutes in all; --resume with a larger number continues it."""
+    """Stop once the run has taken this many minutes in all, with measuring its loss profile and saving; --resume with a
+    larger number continues it."""
     device: Device = None
     no_compile: bool = False
     """Do not compile the network: training starts sooner, but steps are slower (CUDA only)."""
@@ -152,25 +156,33 @@ def check_unknown(words: Sequence[str], command: Train) -> None:
 
 
 def run_with_progress(trainer: "Trainer", folder: Path, minutes: float | None) -> None:
-    """Train with a progress bar, if there is a terminal, and a line for each evaluation."""
+    """Train with a progress bar or, without a terminal, lines of progress, and a line for each evaluation."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     from ardm.train.loop import run_training
 
     is_first, config = trainer.runtime.team.is_first, trainer.config
-    deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes - trainer.seconds
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    max_seconds = math.inf if minutes is None else 60 * minutes
+    deadline = time.monotonic() + max_seconds - trainer.seconds
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), time_left_column(deadline))
     console = Console(stderr=True, quiet=not is_first)
     hidden = not is_first or not sys.stderr.isatty()
     with interrupts() as interrupted, Progress(*columns, console=console, disable=hidden) as bar:
         task = bar.add_task("training", total=config.train.steps, completed=trainer.step)
+        lines = StepLines(trainer.step, config.train.steps, deadline)
 
         def should_stop() -> bool:
             return bool(interrupted) or is_orphaned()
 
+        def on_step(step: int) -> None:
+            bar.update(task, completed=step)
+            if is_first and hidden and (line := lines.after(step)):
+                print(line, file=sys.stderr, flush=True)
+
         def on_metrics(metrics: dict[str, Any]) -> None:
             if "bits" in metrics:
+                lines.bits = metrics["bits"]
                 bar.update(task, description=f"{metrics['bits']:.3f} bits")
             else:
                 line = evaluation_line(metrics, config, trainer.model.num_classes)
@@ -178,7 +190,8 @@ def run_with_progress(trainer: "Trainer", folder: Path, minutes: float | None) -
 
         def on_profile(num_observations: int) -> Callable[[int], None]:
             title = "loss profile" if config.method.is_ardm else "bits"
-            line = profile_line(title, num_observations, evaluated_items(config))
+            is_last = trainer.step == config.train.steps and not interrupted
+            line = profile_line(title, num_observations, evaluated_items(config), is_last=is_last)
             console.print(line, highlight=False, soft_wrap=True)
             bar.reset(task, description=title, total=num_observations)
             return advancing(bar, task, title, num_observations) if is_first else lambda count: None
@@ -186,9 +199,10 @@ def run_with_progress(trainer: "Trainer", folder: Path, minutes: float | None) -
         run_training(
             trainer,
             folder,
-            stop=lambda: should_stop() or time.monotonic() > deadline,
+            stop=should_stop,
+            max_seconds=max_seconds,
             on_metrics=on_metrics,
-            on_step=lambda step: bar.update(task, completed=step),
+            on_step=on_step,
             on_profile=on_profile,
         )
         is_interrupted = trainer.runtime.team.any(should_stop())
@@ -196,6 +210,62 @@ def run_with_progress(trainer: "Trainer", folder: Path, minutes: float | None) -
         raise ArdmError(f"stopped at step {trainer.step}, which is saved in {folder}; continue with --resume")
     if is_first:
         print(f"{'done' if trainer.finished else 'stopped'} at step {trainer.step}: {folder}")
+
+
+@dataclass
+class StepLines:
+    """Lines about the progress of training where there is no terminal, the first of them soon."""
+
+    step: int
+    """The step of the last line, or of the start."""
+    num_steps: int
+    deadline: float
+    """Time at which the run stops, on the monotonic clock."""
+    bits: float | None = None
+    """The last loss that was logged."""
+    is_first: bool = True
+    since: float = field(default_factory=lambda: time.monotonic())
+    """Time of the last line, or of the start."""
+
+    def after(self, step: int) -> str | None:
+        """The line to print after a step, if it is time for one."""
+        now = time.monotonic()
+        if now - self.since < (FIRST_LINE_SECONDS if self.is_first else SECONDS_PER_LINE) or step == self.num_steps:
+            return None
+        speed = (step - self.step) / (now - self.since)
+        self.step, self.since, self.is_first = step, now, False
+        bits = "" if self.bits is None else f"{self.bits:.3f} bits, "
+        seconds = min((self.num_steps - step) / speed, self.deadline - now)
+        rate = f"{speed:.1f} steps/s" if speed >= 1 else f"{1 / speed:.1f} s per step"
+        return f"step {step:,} of {self.num_steps:,}: {bits}{rate}, {time_left(seconds)} left"
+
+
+def time_left(seconds: float) -> str:
+    """A duration in words, such as "about 3 min".
+
+    >>> from ardm.cli.train import time_left
+    >>> time_left(170.0), time_left(20.0), time_left(9000.0)
+    ('about 3 min', 'about 20 s', 'about 2.5 h')
+    """
+    seconds = max(0.0, seconds)
+    if seconds < 60:
+        return f"about {math.ceil(seconds)} s"
+    return f"about {math.ceil(seconds / 60)} min" if seconds < 2 * 3600 else f"about {seconds / 3600:.1f} h"
+
+
+def time_left_column(deadline: float) -> Any:
+    """A column of a progress bar with the time that is left, at most until the deadline on the monotonic clock."""
+    from rich.progress import Task, TimeRemainingColumn
+    from rich.text import Text
+
+    class TimeLeft(TimeRemainingColumn):
+        def render(self, task: Task) -> Text:
+            left = deadline - time.monotonic()
+            if math.isinf(left) or (task.time_remaining is not None and task.time_remaining <= left):
+                return super().render(task)
+            return Text(str(timedelta(seconds=max(0, math.ceil(left)))), style="progress.remaining")
+
+    return TimeLeft()
 
 
 def describe(trainer: "Trainer") -> str:
@@ -230,9 +300,10 @@ def evaluation_line(metrics: dict[str, Any], config: RunConfig, num_classes: int
     return f"step {metrics['step']}: {bits}, {evaluated_items(config)} ({estimate}{warning})"
 
 
-def profile_line(title: str, num_observations: int, items: str) -> str:
-    """A line about the measurement that follows the last step."""
-    return f"saved; measuring the {title} in {num_observations} draws, {items} (Ctrl-C stops, continue with --resume)"
+def profile_line(title: str, num_observations: int, items: str, *, is_last: bool = True) -> str:
+    """A line about the measurement that follows the last step, or the step at which the run is stopped."""
+    stops = "Ctrl-C stops, continue with --resume" if is_last else "Ctrl-C ends at once"
+    return f"saved; measuring the {title} in {num_observations} draws, {items} ({stops})"
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ardm.checkpoint import AnyTrained, TrainedModel, load_any
+from ardm.checkpoint import AnyTrained, TrainedModel, load_any, num_parameters
 from ardm.codec.format.archive import ArchiveReader, is_archive
 from ardm.codec.format.entries import Coded, Entry, Limits
 from ardm.codec.format.fields import BytesFields, Fields, ImageFields, SoundFields, TextFields
@@ -168,7 +168,7 @@ def _model_facts(trained: AnyTrained) -> dict[str, Any]:
     facts = {
         "preset": config.preset,
         "method": config.method.name,
-        "parameters": sum(p.numel() for p in model.parameters()),
+        "parameters": num_parameters(trained),
         "step": trained.step,
         "steps": config.train.steps,
         "seed": config.seed,
@@ -180,7 +180,8 @@ def _model_facts(trained: AnyTrained) -> dict[str, Any]:
     if config.method.is_diffusion:
         facts["diffusion_steps"] = config.method.num_steps
     if isinstance(trained, TrainedModel):
-        facts |= {"stages": model.num_stages, "profile_observations": int(trained.profile.counts.sum())}
+        facts |= {"stages": model.num_stages, "profile": trained.profile_source}
+        facts |= {"profile_observations": int(trained.profile.counts.sum())}
     if trained.alphabet is not None:
         facts["alphabet"] = trained.alphabet.characters
     if trained.sample_rate is not None:
@@ -188,7 +189,6 @@ def _model_facts(trained: AnyTrained) -> dict[str, Any]:
     if isinstance(trained, TrainedModel) and trained.exact is not None:
         exact, coding = trained.exact, trained.exact.coding
         facts |= {
-            "parameters": sum(t.numel() for t in exact.network.state_dict().values()),
             "identity": exact.identity.hex(),
             "order": _order_name(coding.order),
             "calls": coding.schedules[coding.default].num_calls,

@@ -46,7 +46,7 @@ def save(model: Model, path: str | Path, arguments: dict[str, Any] | None = None
     path = Path(path)
     check_writable(path)
     if model.trained is not None:
-        save_model(path, replace(model.trained, profile=model.profile))
+        save_model(path, replace(model.trained, profile=model.profile, profile_source=model.profile_source))
         return
     assert model.own is not None
     try:
@@ -55,6 +55,7 @@ def save(model: Model, path: str | Path, arguments: dict[str, Any] | None = None
         raise UsageError(f"the arguments of the network's class must be plain values for JSON: {error}") from None
     tensors = {f"weights/{name}": value for name, value in model.ardm.state_dict().items()}
     description = {"kind": KIND, "config": model.own.to_dict(), "arguments": arguments or {}}
+    description["profile"] = model.profile_source
     write_tensors(path, tensors | profile_tensors("profile", model.profile), description)
 
 
@@ -74,7 +75,9 @@ def load(source: str | Path, device: str | None = None, *, network: AnyNetwork |
     if path.is_file() and not is_gzip(path) and read_kind(path) == KIND:
         raise CheckpointError(f"{path} holds weights for a network of your own; give it with network=")
     loaded = load_trained(path, device)
-    return Model(loaded.ardm, items_of(loaded.trained), profile=loaded.profile, trained=loaded.trained)
+    trained = loaded.trained
+    facts: Any = {"profile": trained.profile, "profile_source": trained.profile_source}
+    return Model(loaded.ardm, items_of(trained), trained=trained, **facts)
 
 
 def _load_own(path: Path, network: AnyNetwork, device: str | None) -> Model:
@@ -85,7 +88,7 @@ def _load_own(path: Path, network: AnyNetwork, device: str | None) -> Model:
         model.ardm.load_state_dict(weights)
     except RuntimeError as error:
         raise CheckpointError(f"the weights in {path} do not fit this network: {first_problem(error)}") from None
-    model.profile = profile_from_tensors("profile", tensors)
+    model.profile, model.profile_source = profile_from_tensors("profile", tensors), description["profile"]
     return model.to(Runtime.choose(device, compile=False).device).eval()
 
 

@@ -25,6 +25,7 @@ from ardm.library.items import as_array
 from ardm.library.model import Model
 from ardm.likelihood import bound
 from ardm.model import Context
+from ardm.names import AVERAGED, MEASURED
 from ardm.objective import sample_step_loss
 from ardm.profile import Profile
 
@@ -204,7 +205,7 @@ class Fitting:
         self.optimizer.zero_grad(set_to_none=True)
         self.model.ardm.load_state_dict(self.best)
         self.model.eval()
-        self.model.profile = self._profile
+        self.model.profile, self.model.profile_source = self._profile, AVERAGED
         if self.valid is not None:
             self._measure_profile(*self.valid.first(MAX_VALID_ITEMS, self.model))
         return self.fitted
@@ -216,6 +217,7 @@ class Fitting:
             wanted = ardm.num_stages * min(OBSERVATIONS_PER_STAGE, 4 * ardm.num_variables)
             passes = math.ceil(wanted / len(x))
             self.model.profile = bound(ardm, x, generator, context=context, num_passes=passes).profile
+            self.model.profile_source = MEASURED
 
     def _progress(self) -> float:
         """The part of the training that is done."""

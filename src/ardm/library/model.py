@@ -15,7 +15,6 @@
 Items go in and come out in the medium's own types, as `ardm.library.items` describes.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +35,7 @@ from ardm.library.items import Items, Rows, as_array, places
 from ardm.library.limited import LimitedClasses
 from ardm.library.scores import Score, ScoreHow, given_of, score_rows
 from ardm.model import ARDM
-from ardm.names import ORDER_NAMES, ScheduleKind, Shape
+from ardm.names import MEASURED, ORDER_NAMES, ProfileSource, ScheduleKind, Shape
 from ardm.objective import sample_step_loss
 from ardm.planner import Plan, plan
 from ardm.profile import Profile
@@ -44,15 +43,14 @@ from ardm.runtime.device import Runtime
 from ardm.sample import BATCH_SIZE
 from ardm.tasks.draw import Drawn, DrawOptions, draw
 from ardm.tasks.fill import fill
-from ardm.tasks.plan import make_orders, make_schedule, planning_losses
+from ardm.tasks.plan import make_orders, make_schedule, planning_losses, profile_warning
+from ardm.tasks.score import passes_for
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ardm.library.networks import OwnConfig
 
-ROWS_TO_SCORE = 256
-"""Rows of a bound by default: a few items are scored in several passes."""
 STATES_TO_SHOW = 5
 """States of a chain by default."""
 
@@ -68,14 +66,19 @@ class ModelPlan(Plan):
     """
 
     losses: Float[np.ndarray, "S D"]
+    warning: str = ""
+    """A line about losses that were not measured with the model's own weights; empty if they were."""
 
     def plot(self, path: str | Path | None = None) -> "Figure":
-        """The paper's Figure 3: losses by step, with a call for each step and as planned; also written to `path`."""
+        """The paper's Figure 3: losses by step, with a call for each step and as planned; also written to `path`.
+
+        The warning is written above.
+        """
         from ardm.library.plots import draw_plan, plan_figure
 
         if path is not None:
-            draw_plan(self.losses, self, Path(path))
-        return plan_figure(self.losses, self)
+            draw_plan(self.losses, self, Path(path), self.warning)
+        return plan_figure(self.losses, self, self.warning)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,12 +114,14 @@ class Model(nn.Module):
         items: Items,
         *,
         profile: Profile | None = None,
+        profile_source: ProfileSource = MEASURED,
         trained: TrainedModel | None = None,
         own: "OwnConfig | None" = None,
     ) -> None:
         super().__init__()
         self.ardm, self.items, self.trained, self.own = ardm, items, trained, own
         self.profile = profile or Profile.empty(ardm.num_stages, ardm.num_variables)
+        self.profile_source = profile_source
 
     def __repr__(self) -> str:
         model, stages = self.ardm, self.ardm.num_stages
@@ -160,7 +165,8 @@ class Model(nn.Module):
         if shape == self.shape:
             return self
         ardm = ARDM(self.ardm.network, self.ardm.parametrization, shape)
-        return Model(ardm, self.items, profile=self.profile, trained=self.trained, own=self.own)
+        facts: Any = {"profile": self.profile, "profile_source": self.profile_source}
+        return Model(ardm, self.items, trained=self.trained, own=self.own, **facts)
 
     # Training
 
@@ -228,7 +234,7 @@ class Model(nn.Module):
         how = ScoreHow(
             order=order,
             calls=calls,
-            passes=passes or max(1, math.ceil(ROWS_TO_SCORE / count)),
+            passes=passes or passes_for(count),
             schedule=schedule,
             seed=seed,
             batch_size=batch_size,
@@ -446,7 +452,8 @@ class Model(nn.Module):
         [1.9, 1.8]
         """
         losses = planning_losses(self)
-        return ModelPlan(**vars(plan(losses, calls)), losses=losses)
+        warning = profile_warning(self.profile_source)
+        return ModelPlan(**vars(plan(losses, calls)), losses=losses, warning=warning)
 
     def compress(self, x: Any, **options: Any) -> bytes:
         """A compressed file of a text, bytes, an image or a sound; `ardm.compress` lists the options.

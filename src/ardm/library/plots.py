@@ -21,9 +21,14 @@ MAX_STAIRS = 2000
 """Maximum number of stairs of a curve: several per pixel. Drawing time grows faster than their number."""
 
 
-def plan_figure(losses: Float[np.ndarray, "S D"], plan: Plan) -> "Figure":
-    """The paper's Figure 3: the loss of each step, with one call per step and with calls that steps share."""
+def plan_figure(losses: Float[np.ndarray, "S D"], plan: Plan, warning: str = "") -> "Figure":
+    """The paper's Figure 3: the loss of each step, with one call per step and with calls that steps share.
+
+    A warning is written above the picture.
+    """
     figure = new_figure(8.0, 3.5)
+    if warning:
+        figure.suptitle(warning, fontsize="medium", color="firebrick")
     num_stages, num_steps = losses.shape
     edges = stair_edges(num_stages, num_steps)
     left, right = figure.subplots(1, 2, sharey=True)
@@ -47,10 +52,10 @@ def plan_figure(losses: Float[np.ndarray, "S D"], plan: Plan) -> "Figure":
     return figure
 
 
-def draw_plan(losses: Float[np.ndarray, "S D"], plan: Plan, path: Path) -> None:
+def draw_plan(losses: Float[np.ndarray, "S D"], plan: Plan, path: Path, warning: str = "") -> None:
     """Write the figure of a plan to a file."""
     check_image_path(path)
-    save_figure(plan_figure(losses, plan), path)
+    save_figure(plan_figure(losses, plan, warning), path)
 
 
 def new_figure(width: float, height: float) -> "Figure":

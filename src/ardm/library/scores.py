@@ -12,13 +12,13 @@ from torch import Tensor
 
 from ardm.errors import UsageError
 from ardm.library.items import Rows
-from ardm.likelihood import Z_95, Bound, bound, exact_bits, partial_bound, passes_in_words, schedule_bits_bound
+from ardm.likelihood import Z_95, Bound, bound, partial_bound, passes_in_words
 from ardm.model import Context
 from ardm.names import ScheduleKind
-from ardm.orders import given_first
 from ardm.profile import Profile
 from ardm.tasks.load import ModelOnDevice
-from ardm.tasks.plan import make_orders, make_schedule
+from ardm.tasks.plan import make_schedule
+from ardm.tasks.score import schedule_bits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,14 +188,11 @@ def _whole_bits(
     if ardm.num_stages > 1 and not is_whole:
         raise UsageError("an upscale model scores whole items only; `model.conditional` takes parts of them")
     schedule = make_schedule(model, how.calls, how.schedule, *steps)
-    options: Any = {"context": context, "batch_size": how.batch_size}
-    if is_whole and how.order == "random":
-        return schedule_bits_bound(ardm, x, schedule, generator, **options)
     if how.order == "strands" and not is_whole:
         raise UsageError("strands need whole items; choose another order for shorter ones")
-    orders, schedule = make_orders(how.order, schedule, len(x), ardm.shape, generator)
+    part: Any = {}
     if not is_whole:
-        scored = rows.scored[chosen] if rows.scored is not None else torch.ones_like(x, dtype=torch.bool)
-        orders = given_first(orders, scored.to(x.device))
-        orders = given_first(orders, given_of(rows)[chosen].to(x.device))
-    return exact_bits(ardm, x, orders, schedule, **options)
+        scored = torch.ones_like(rows.x, dtype=torch.bool) if rows.scored is None else rows.scored
+        part = {"scored": scored[chosen].to(x.device), "given": given_of(rows)[chosen].to(x.device)}
+    options: Any = {"context": context, "batch_size": how.batch_size}
+    return schedule_bits(ardm, x, schedule, how.order, generator, **part, **options)

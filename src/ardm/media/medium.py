@@ -80,7 +80,7 @@ class Medium:
     budgets: tuple[int, ...]
     """Numbers of calls for tables."""
     num_states: int
-    """Number of states of a chain to show."""
+    """Number of states of a chain to show, if there are many calls."""
     orders: tuple[str, ...]
     """Orders to score exactly, one variable per call, in tables."""
     layout: Layout[Any]

@@ -30,6 +30,8 @@ from ardm.schedule import Schedule
 from ardm.tasks.load import LoadedBaseline, ModelOnDevice
 from ardm.tasks.plan import make_orders, make_schedule
 
+FEW_CALLS = 8
+"""Up to this many calls, a chain shows the state after each."""
 States = Int[np.ndarray, "N D"]
 """Classes of N items; a variable that a one-stage model has not revealed has class K."""
 ReadState = Callable[[], Tensor]
@@ -150,6 +152,16 @@ def keep_states(readers: Iterable[ReadState], calls: Sequence[int], options: Dra
             options.on_state(call, kept[-1])
         options.on_call()
     return kept
+
+
+def states_to_show(num_calls: int, usual: int) -> int:
+    """How many states of a chain to show: all of them after few calls, else as many as usual.
+
+    >>> from ardm.tasks.draw import states_to_show
+    >>> states_to_show(6, usual=5), states_to_show(250, usual=5)
+    (6, 5)
+    """
+    return num_calls if num_calls <= max(FEW_CALLS, usual) else usual
 
 
 def calls_to_keep(num_calls: int, num_states: int) -> list[int]:

@@ -32,7 +32,7 @@ class ModelOnDevice(Protocol):
         """This model for items of another shape."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LoadedModel:
     """An ARDM with the device and the precision that it runs with."""
 
@@ -53,13 +53,23 @@ class LoadedModel:
         """This model with its weights for items of another shape."""
         return replace(self, trained=self.trained.for_shape(shape))
 
+    def __repr__(self) -> str:
+        return _on_device(self)
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LoadedBaseline:
     """A baseline with the device and the precision that it runs with."""
 
     trained: TrainedBaseline
     runtime: Runtime
+
+    def __repr__(self) -> str:
+        return _on_device(self)
+
+
+def _on_device(loaded: "LoadedModel | LoadedBaseline") -> str:
+    return f"<{type(loaded).__name__} on {loaded.runtime.device}: {repr(loaded.trained).strip('<>')}>"
 
 
 def load(source: str | Path, device: str | Runtime | None = None) -> LoadedModel:

@@ -9,12 +9,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ardm.checkpoint import load_profile
+from ardm.checkpoint import load_profile_and_source
 from ardm.codec.coding_plan import orders_and_schedule
 from ardm.codec.format.options import OrderChoice
 from ardm.errors import DataError, UsageError
 from ardm.model import ARDM
-from ardm.names import ScheduleKind, Shape, Smoothing
+from ardm.names import AVERAGED, MEASURED_EARLIER, ProfileSource, ScheduleKind, Shape, Smoothing
 from ardm.orders import random_stage_orders
 from ardm.planner import schedule_of_kind
 from ardm.pretrained import find_model
@@ -45,9 +45,32 @@ def read_losses(source: str | Path, method: Smoothing | None = None) -> Losses:
     >>> read_losses("text").shape
     (1, 250)
     """
+    return read_losses_and_source(source, method)[0]
+
+
+def read_losses_and_source(source: str | Path, method: Smoothing | None = None) -> tuple[Losses, ProfileSource | None]:
+    """The losses of `read_losses`, and whether a model's were measured; None for a file, which does not say.
+
+    >>> from ardm.tasks.plan import read_losses_and_source
+    >>> read_losses_and_source("text")[1]
+    'measured on held-out data'
+    """
     if Path(source).suffix.lower() in (".npy", ".json"):
-        return monotone(read_profile(Path(source)), method=method or "sort")
-    return monotone_losses(load_profile(find_model(source)), method or "smooth")
+        return monotone(read_profile(Path(source)), method=method or "sort"), None
+    profile, profile_source = load_profile_and_source(find_model(source))
+    return monotone_losses(profile, method or "smooth"), profile_source
+
+
+def profile_warning(source: ProfileSource | None) -> str:
+    """A warning about losses that were not measured with a model's own weights; empty for others.
+
+    >>> from ardm.tasks.plan import profile_warning
+    >>> profile_warning("average during training")
+    'not measured: the losses are an average during training, higher than those of the model itself'
+    """
+    if source == AVERAGED:
+        return f"not measured: the losses are an {source}, higher than those of the model itself"
+    return f"the losses were {source}" if source == MEASURED_EARLIER else ""
 
 
 def read_profile(path: Path) -> Losses:

@@ -28,6 +28,12 @@ OBSERVATIONS_PER_STAGE = 1000
 """Held-out losses per stage after training, for planning; 4 per variable are enough."""
 MIN_OBSERVATIONS_PER_STAGE = 8
 """Held-out losses per stage after even the shortest training."""
+RESERVED_SHARE = 0.1
+"""Largest share of a run's time that is kept for measuring its profile when the time is up."""
+STOP_SECONDS = 3.0
+"""Seconds for which a run that is stopped may measure its profile."""
+LOSSES_PER_STEP_LOSS = 2
+"""Losses that are measured in the time of one in training, at the least: without its gradient it takes a third."""
 
 
 @contextlib.contextmanager
@@ -69,14 +75,16 @@ def run_training(
     folder: Path,
     *,
     stop: Callable[[], bool] = lambda: False,
+    max_seconds: float = math.inf,
     on_metrics: Callable[[Metrics], None] = lambda metrics: None,
     on_step: Callable[[int], None] = lambda step: None,
     on_profile: Callable[[int], Callable[[int], None]] = lambda num_observations: lambda count: None,
 ) -> None:
-    """Train to the configured number of steps or until `stop` returns True, and save the state.
+    """Train to the configured number of steps, until `stop` returns True or for `max_seconds` in all; save the state.
 
-    For a finished run, only the model is written again. `on_profile` returns a function that is called with the number
-    of observations made.
+    A run that stops early measures its profile in a few seconds, for its model alone: the state is that of a run which
+    was never stopped. For a finished run, only the model is written again. `on_profile` returns a function that is
+    called with the number of observations made.
     """
     team, config = trainer.runtime.team, trainer.config.train
     if trainer.finished:
@@ -90,26 +98,36 @@ def run_training(
         write_file(folder / CONFIG_FILE, (json.dumps(trainer.config.to_dict(), indent=2) + "\n").encode())
         logging = metrics_log(folder, trainer.step, is_evaluated=trainer.step < config.steps)
     with logging as log, trainer.runtime.deterministic():
-        loop = Loop(trainer, folder, stop=stop, log=lambda metrics: on_metrics(log(metrics)))
+        loop = Loop(trainer, folder, stop=stop, max_seconds=max_seconds, log=lambda metrics: on_metrics(log(metrics)))
         loop.take_steps(on_step)
         loop.save()
         if trainer.step == config.steps:
             loop.measure_profile(on_profile)
+        if not trainer.finished:
+            loop.measure_stopped(on_profile)
 
 
 class Loop:
     """The remaining steps of a run, and its end, in one process of its team."""
 
     def __init__(
-        self, trainer: Trainer, folder: Path, *, stop: Callable[[], bool], log: Callable[[Metrics], None]
+        self,
+        trainer: Trainer,
+        folder: Path,
+        *,
+        stop: Callable[[], bool],
+        log: Callable[[Metrics], None],
+        max_seconds: float = math.inf,
     ) -> None:
-        self._trainer, self._folder, self._stop, self._log = trainer, folder, stop, log
+        self._trainer, self._folder, self._log = trainer, folder, log
         self._team, self._clock = trainer.runtime.team, Clock(trainer)
+        self._stop = lambda: stop() or self._clock.seconds() > max_seconds
+        self._max_seconds = max_seconds
 
     def take_steps(self, on_step: Callable[[int], None]) -> None:
         """Take the remaining steps, or those until the run is stopped."""
         trainer, config = self._trainer, self._trainer.config.train
-        while trainer.step < config.steps and not self._team.any(self._stop()):
+        while trainer.step < config.steps and not self._team.any(self._stop() or self._must_measure()):
             metrics = trainer.train_step()
             on_step(trainer.step)
             if trainer.step % config.log_every == 0 or trainer.step == config.steps:
@@ -124,11 +142,44 @@ class Loop:
         trainer, num_draws = self._trainer, final_draws(self._trainer)
         num_items = min(num_draws, len(trainer.eval_items))
         num_passes = math.ceil(num_draws / num_items)
-        on_batch = self._checking_stop(on_profile(num_passes * num_items))
+        on_batch = self._checking_stop(on_profile(num_passes * num_items), self._stop)
         with contextlib.suppress(Stopped):
             self._log_evaluation(trainer.evaluate(num_passes, num_items, on_batch=on_batch))
             trainer.finished = True
             self.save()
+
+    def measure_stopped(self, on_profile: Callable[[int], Callable[[int], None]]) -> None:
+        """Measure the profile of the model of a run that stops early, in few draws; the run's state stays as it is."""
+        trainer, least = self._trainer, MIN_OBSERVATIONS_PER_STAGE * self._trainer.model.num_stages
+        reserved = self._max_seconds - self._clock.seconds() if self._must_measure() else 0.0
+        seconds = max(STOP_SECONDS, reserved)
+        possible = int(seconds * self._losses_per_second())
+        num_draws = min([stopped_draws(trainer), *self._team.all_gather([possible])])
+        if num_draws < least:
+            return
+        num_items = min(num_draws, len(trainer.eval_items))
+        num_passes = num_draws // num_items
+        end = time.perf_counter() + 2 * seconds
+        on_batch = self._checking_stop(on_profile(num_passes * num_items), lambda: time.perf_counter() > end)
+        with contextlib.suppress(Stopped):
+            trained = trainer.trained_model(trainer.profile_now(num_passes, num_items, on_batch))
+            if self._team.is_first:
+                save_model(self._folder / MODEL_FILE, trained)
+            self._team.barrier()
+
+    def _must_measure(self) -> bool:
+        """Whether another step would take the time that measuring the profile needs."""
+        if math.isinf(self._max_seconds) or self._trainer.step == 0:
+            return False
+        seconds = self._clock.seconds()
+        needed = stopped_draws(self._trainer) / self._losses_per_second()
+        reserved = min(needed, max(STOP_SECONDS, RESERVED_SHARE * self._max_seconds))
+        return seconds + seconds / self._trainer.step + reserved > self._max_seconds
+
+    def _losses_per_second(self) -> float:
+        """How many held-out losses can be measured in a second, by the speed of the training so far."""
+        trainer = self._trainer
+        return LOSSES_PER_STEP_LOSS * trainer.step * trainer.config.train.batch_size / self._clock.seconds()
 
     def save(self) -> None:
         """Save the state; no process continues before it is saved."""
@@ -148,14 +199,14 @@ class Loop:
         self._log(evaluation | {"seconds": self._clock.seconds()})
         self._clock.begin_lap()
 
-    def _checking_stop(self, advance: Callable[[int], None]) -> Callable[[int], None]:
-        """`advance` for the batches of an evaluation, raising `Stopped` when the run should stop."""
+    def _checking_stop(self, advance: Callable[[int], None], stop: Callable[[], bool]) -> Callable[[int], None]:
+        """`advance` for the batches of an evaluation, raising `Stopped` once a process finds that it should stop."""
         batches = itertools.count(1)
 
         def on_batch(num_items: int) -> None:
             advance(num_items)
             has_turn = next(batches) % self._team.size == 0  # once per batch of every process
-            if has_turn and self._team.any(self._stop()):
+            if has_turn and self._team.any(stop()):
                 raise Stopped
 
         return on_batch
@@ -174,9 +225,15 @@ def final_draws(trainer: Trainer) -> int:
     if not trainer.config.method.is_ardm:
         return len(trainer.eval_items)  # a baseline has no profile
     model, config = trainer.model, trainer.config.train
-    observations = model.num_stages * min(OBSERVATIONS_PER_STAGE, 4 * model.num_variables)
-    target = max(observations, FINAL_PASSES * len(trainer.eval_items))
+    target = max(stopped_draws(trainer), FINAL_PASSES * len(trainer.eval_items))
     return min(target, max(MIN_OBSERVATIONS_PER_STAGE * model.num_stages, config.steps * config.batch_size // 3))
+
+
+def stopped_draws(trainer: Trainer) -> int:
+    """How many held-out losses are enough to plan from; a baseline has no profile, and needs none."""
+    if not trainer.config.method.is_ardm:
+        return 0
+    return trainer.model.num_stages * min(OBSERVATIONS_PER_STAGE, 4 * trainer.model.num_variables)
 
 
 class Clock:

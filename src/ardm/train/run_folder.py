@@ -91,6 +91,7 @@ def save_state(trainer: Trainer, folder: Path) -> None:
         "step": trainer.step,
         "seconds": trainer.seconds,
         "finished": trainer.finished,
+        "measured_step": trainer.measured_step,
         "data_fingerprint": trainer.corpus.fingerprint,
     }
     write_tensors(folder / STATE_FILE, tensors, description)
@@ -126,6 +127,9 @@ def restore_state(trainer: Trainer, folder: Path) -> str | None:
         raise UsageError(f"the run in {folder} is already at step {description['step']}; give more --steps")
     trainer.step, trainer.seconds = description["step"], description["seconds"]
     trainer.finished = description["finished"] and trainer.step == trainer.config.train.steps
+    trainer.measured_step = description.get("measured_step")  # states did not say until version 0.2
+    if trainer.finished and trainer.measured_step is None:
+        trainer.measured_step = trainer.step
     trainer.load_state_tensors(tensors)
     return damage
 

@@ -29,6 +29,7 @@ from ardm.data.packed.sampler import AHEAD, StreamSampler
 from ardm.errors import UsageError
 from ardm.likelihood import Bound, Estimate, bound
 from ardm.model import ARDM
+from ardm.names import AVERAGED, MEASURED, MEASURED_EARLIER
 from ardm.nn.blocks import blocks_of, compile_blocks
 from ardm.objective import Losses, StepLoss, joined, sample_step_loss
 from ardm.orders import NAMED_ORDERS, random_orders, random_strand_ranks, ranks
@@ -68,6 +69,7 @@ class Trainer:
         self.optimizers = make_optimizers(config, self.model, runtime.team)
         self.profile = Profile.empty(self.model.num_stages, self.model.num_variables, device)
         self.measured_profile: Profile | None = None
+        self.measured_step: int | None = None
         self.step, self.seconds, self.finished = 0, 0.0, False
         self.sampler = corpus.sampler(config.data.shape, device)
         valid = corpus.items("valid", config.data.shape)
@@ -186,19 +188,27 @@ class Trainer:
         on_batch: Callable[[int], None] = lambda num_items: None,
     ) -> Metrics:
         """The averaged weights' bound on all or some of the held-out items, with the same random draws every time."""
+        estimate = self._estimate(num_passes, num_items, on_batch)
+        if isinstance(estimate, Bound):
+            self.measured_profile, self.measured_step = estimate.profile, self.step
+        metrics: Metrics = {"step": self.step, "valid_bits": estimate.bits_per_dim}
+        if math.isfinite(estimate.half_width):  # one item has no interval
+            metrics["valid_half_width"] = estimate.half_width
+        return metrics
+
+    def profile_now(self, num_passes: int, num_items: int, on_batch: Callable[[int], None]) -> Profile | None:
+        """The averaged weights' profile on some held-out items, which leaves the run's state as it is."""
+        estimate = self._estimate(num_passes, num_items, on_batch)
+        return estimate.profile if isinstance(estimate, Bound) else None
+
+    def _estimate(self, num_passes: int, num_items: int | None, on_batch: Callable[[int], None]) -> Estimate:
         items = self.eval_items if num_items is None else self.eval_items[spread(num_items, len(self.eval_items))]
         generator = torch.Generator(self.runtime.device).manual_seed(self.config.seed)
         kwargs: Any = {"num_passes": num_passes, "batch_size": self.config.train.shard_size, "on_batch": on_batch}
         averaged = self.whole_average()
         estimated: Callable[..., Estimate] = bound if isinstance(averaged, ARDM) else score
         with self.runtime.autocast():
-            estimate = estimated(averaged, items, generator, team=self.runtime.team, **kwargs)
-        if isinstance(estimate, Bound):
-            self.measured_profile = estimate.profile
-        metrics: Metrics = {"step": self.step, "valid_bits": estimate.bits_per_dim}
-        if math.isfinite(estimate.half_width):  # one item has no interval
-            metrics["valid_half_width"] = estimate.half_width
-        return metrics
+            return estimated(averaged, items, generator, team=self.runtime.team, **kwargs)
 
     def whole_average(self) -> ARDM | Baseline:
         """The model with the averaged weights, gathered on this device; all processes must call it."""
@@ -216,8 +226,8 @@ class Trainer:
         own = (p.to_local() if isinstance(p, DTensor) else p for p in self.model.parameters())
         return not self.runtime.team.any(not all(bool(p.isfinite().all()) for p in own))
 
-    def trained_model(self) -> AnyTrained:
-        """The averaged weights with the profile that describes them best, if any; all processes must call it."""
+    def trained_model(self, profile: Profile | None = None) -> AnyTrained:
+        """The averaged weights with their profile: one just measured, or the best known; all processes must call it."""
         averaged = self.whole_average()
         facts: dict[str, Any] = {
             "config": self.config,
@@ -229,7 +239,10 @@ class Trainer:
         }
         if not isinstance(averaged, ARDM):
             return TrainedBaseline(model=averaged, **facts)
-        return TrainedModel(model=averaged, profile=self.measured_profile or self.profile, **facts)
+        is_measured = profile is not None or (self.measured_profile is not None and self.measured_step == self.step)
+        source = MEASURED if is_measured else AVERAGED if self.measured_profile is None else MEASURED_EARLIER
+        profile = profile or self.measured_profile or self.profile
+        return TrainedModel(model=averaged, profile=profile, profile_source=source, **facts)
 
     def state_tensors(self) -> dict[str, Tensor]:
         """All tensors that the rest of the run depends on, in the first process; all processes must call it."""

@@ -107,7 +107,8 @@ class SoundMedium(Medium):
         if as_json:
             key = "chains" if samples.is_chain else "samples"
             values = [[s.tolist() for s in chain] if samples.is_chain else chain[-1].tolist() for chain in chains]
-            write_output(path, to_json({"calls": samples.calls[-1], "rate": self.rate, key: values}, indent=None))
+            calls = {"calls": samples.calls[-1]} | ({"state_calls": list(samples.calls)} if samples.is_chain else {})
+            write_output(path, to_json(calls | {"rate": self.rate, key: values}, indent=None))
             return
         assert path is not None
         if path.suffix.lower() == ".png":

@@ -293,7 +293,7 @@ def test_tables_are_well_formed(written):
 
 def test_runs_are_trained_by_commands_below_a_table_at_both_scales(written):
     text = (written / "report.md").read_text()
-    ours, full = (training_line(RUNS["text8-oa"], scale) for scale in get_args(Scale))
+    ours, full = (training_line(RUNS["text8-oa"], scale) for scale in ("minutes", "paper"))
     assert ours != full
     for title in ("Order-agnostic text", "Text: calls against bits"):
         (section,) = [part for part in text.split("\n## ") if part.startswith(title)]
@@ -641,3 +641,35 @@ def test_what_the_benchmark_writes_can_be_read(tmp_path, monkeypatch, capsys):
     assert (ours.bits, ours.half_width, ours.data) == (3.5, 0.25, "2 items")
     assert evidence.measured(by_codec["FLIF"]) == Failed(reason="not installed: a package")
     assert evidence.measured(by_codec["PNG"]) == Failed(reason="not in the benchmark")
+
+
+def test_the_commands_that_were_run_are_shown_as_they_were(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("ardm.apps.report.paper.report.FIGURES", ())
+    runs, data, run = tmp_path / "my runs", tmp_path / "data", RUNS["text8-causal"]
+    run_missing(Evidence(runs), "cpu", data, lambda line: None, Stub(), only=[run.name])
+    write(runs / run.name / "bits.json", {"bits_per_dim": 2.5} | ESTIMATE)
+    output(capsys, ["report", "paper", str(runs), "-o", str(tmp_path / "out"), "--scale", "cpu"])
+    text, folder = (tmp_path / "out" / "report.md").read_text(), f"'{runs}/{run.name}"
+    trained = f"ardm train text8-small --data {data} --out {folder}' --resume --kernel 1 --steps 500 --method causal"
+    scored = f"ardm eval {folder}' {data} --items 200 --json -o {folder}/bits.json'"
+    assert f"- `{trained}`; at the paper's scale `ardm train text8-paper --data DATA " in text
+    assert f"| 2.500 ± 0.012 | 1.35 | `{scored}` |" in text
+    assert "--scale cpu --run-missing" in text
+    for line in (trained, scored):
+        parse(shlex.split(line)[1:])
+
+
+def test_a_command_that_failed_is_not_recorded(tmp_path):
+    run = RUNS["cifar10-oa-exact"]
+    with pytest.raises(ArdmError, match="exit status 3"):
+        run_missing(Evidence(tmp_path), "cpu", tmp_path, lambda line: None, Stub(fails_at=2), only=[run.name])
+    assert list(Evidence(tmp_path).commands(run)) == ["train"]
+    write(tmp_path / run.name / "model.safetensors", "")
+    run_missing(Evidence(tmp_path), "cpu", tmp_path, lambda line: None, Stub(), only=[run.name])
+    assert " && ardm bench codec " in Evidence(tmp_path).commands(run)["codec"]  # and the export before it
+
+
+def test_the_scale_for_a_cpu_has_small_networks():
+    for run in RUNS.values():
+        for line in run.training("cpu"):
+            assert "-small" in line.split()[1] or "--width 32" in line

@@ -3,6 +3,7 @@
 A command is a template without the word `ardm`: {run} stands for the run's folder, {data} for that of the data sets.
 """
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,6 +13,8 @@ from ardm.config import MIXTURE_NAMES
 from ardm.names import Scale
 from ardm.presets import PRESETS, parametrization_with
 
+TRAINING = "train"
+"""The name under which the command that trained a run is recorded."""
 PROFILE = "profile"
 """The name of the loss profile that a measurement may write as well."""
 
@@ -23,10 +26,13 @@ class ByScale:
     minutes: str
     paper: str | None = None
     """The words at the paper's scale; None if they are the same."""
+    cpu: str | None = None
+    """The words for two CPU cores; None if they are the same."""
 
     def at(self, scale: Scale) -> str:
         """The words at a scale."""
-        return self.minutes if scale == "minutes" or self.paper is None else self.paper
+        words = {"minutes": self.minutes, "paper": self.paper, "cpu": self.cpu}[scale]
+        return self.minutes if words is None else words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +125,7 @@ class Places:
 
     def line(self, templates: Sequence[str], run: Run) -> str:
         """Commands in one line of shell."""
-        return " && ".join(" ".join(["ardm", *self.words(template, run)]) for template in templates)
+        return " && ".join(shlex.join(["ardm", *self.words(template, run)]) for template in templates)
 
 
 PLACEHOLDERS = Places(data="DATA", runs="RUNS")

@@ -13,8 +13,10 @@ from ardm.apps.report.paper.entries import PROFILE, Kind, Measurement, Row, Run
 from ardm.apps.report.paper.runs import find
 from ardm.errors import DataError
 from ardm.names import CONFIG_FILE, MODEL_FILE, Scale
+from ardm.runtime.files import to_json, write_file
 
 Content = TypeVar("Content")
+COMMANDS_FILE = "commands.json"
 MEASURE_AGAIN, RESTORE = "delete it and measure again", "restore it"
 """Advice about a file that cannot be read."""
 Profile = Float[np.ndarray, "S D"]
@@ -83,6 +85,16 @@ class Evidence:
 
     def _has(self, run: Run) -> Callable[[str], bool]:
         return lambda name: (self.folder / run.name / name).is_file()
+
+    def commands(self, run: Run) -> dict[str, str]:
+        """The commands that were run, by the name of the measurement, or "train", as `run_missing` recorded them."""
+        path = self.folder / run.name / COMMANDS_FILE
+        return _read(path, lambda values: {str(name): str(line) for name, line in values.items()}) or {}
+
+    def record(self, run: Run, name: str, line: str) -> None:
+        """Record a command that was run."""
+        path = self.folder / run.name / COMMANDS_FILE
+        write_file(path, to_json(self.commands(run) | {name: line}))
 
     def measured(self, row: Row) -> Measured | Failed | None:
         """The number of a row; None if it has not been measured."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ardm.apps.report.paper.entries import Row, Run, Table, command_line, training_line
+from ardm.apps.report.paper.entries import TRAINING, Row, Run, Table, command_line, training_line
 from ardm.apps.report.paper.evidence import Evidence, Failed, Measured, Training
 from ardm.apps.report.paper.runs import find
 from ardm.names import Scale
@@ -18,7 +18,12 @@ class FilledRow:
     run: Run | None = None
     result: Measured | Failed | None = None
     command: str = ""
-    """The command that measures the number, preceded by the run's training if there is no number; may be empty."""
+    """The command that measured the number or, if it was not recorded, measures it; empty if there is none.
+
+    Without a number, it comes after the run's training.
+    """
+    trained_by: str = ""
+    """The recorded command that trained the run, if any."""
     training: Training | None = None
 
     @property
@@ -87,9 +92,13 @@ class FilledTable:
 
     def trainings(self) -> list[tuple[str, str]]:
         """The commands that train its runs, each with the one at the paper's scale if that differs."""
-        runs = {row.run.name: row.run for row in self.rows if row.run is not None and row.run.start is not None}
-        lines = [(training_line(run, self.scale), training_line(run, "paper")) for run in runs.values()]
-        return [(line, "" if line == full else full) for line, full in lines]
+        rows = {row.run.name: row for row in self.rows if row.run is not None and row.run.start is not None}
+        lines = []
+        for row in rows.values():
+            assert row.run is not None
+            ours, full = training_line(row.run, self.scale), training_line(row.run, "paper")
+            lines.append((row.trained_by or ours, "" if ours == full else full))
+        return lines
 
 
 def fill(table: Table, evidence: Evidence, scale: Scale) -> FilledTable:
@@ -103,8 +112,12 @@ def _fill_row(row: Row, evidence: Evidence, scale: Scale) -> FilledRow:
         return FilledRow(row=row)
     run, measurement = find(row.key)
     result = evidence.measured(row)
+    training, recorded = evidence.training(run, scale), evidence.commands(run)
     command = command_line(run, measurement, scale, is_trained=result is not None)
-    return FilledRow(row=row, run=run, result=result, command=command, training=evidence.training(run, scale))
+    if result is not None:
+        command = recorded.get(measurement.name, command)
+    trained_by = recorded.get(TRAINING, "")
+    return FilledRow(row=row, run=run, result=result, command=command, trained_by=trained_by, training=training)
 
 
 def _trained(run: Run, training: Training | None, model: Mapping[str, Any]) -> str:

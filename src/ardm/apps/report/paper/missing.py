@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
-from ardm.apps.report.paper.entries import Places, Run
+from ardm.apps.report.paper.entries import TRAINING, Places, Run
 from ardm.apps.report.paper.evidence import Evidence
 from ardm.apps.report.paper.runs import RUNS
 from ardm.errors import ArdmError
@@ -26,16 +26,18 @@ def run_missing(
     """Train and measure what is missing, in all runs or only those named; stop at the first command that fails."""
     places = Places(data=str(data), runs=str(evidence.folder))
     for run in [RUNS[name] for name in only or RUNS]:
-        for template in _templates(run, evidence, scale):
-            line = places.line([template], run)
-            log(line)
-            status = (runner or run_ardm)(places.words(template, run))
-            if status != 0:
-                raise ArdmError(f"exit status {status} of {line}; no report was written")
+        for name, templates in _missing_templates(run, evidence, scale):
+            for template in templates:
+                line = places.line([template], run)
+                log(line)
+                status = (runner or run_ardm)(places.words(template, run))
+                if status != 0:
+                    raise ArdmError(f"exit status {status} of {line}; no report was written")
+            evidence.record(run, name, places.line(templates, run))
 
 
-def _templates(run: Run, evidence: Evidence, scale: Scale) -> Iterator[str]:
-    """The missing commands of a run. A finished run is resumed, which trains nothing."""
+def _missing_templates(run: Run, evidence: Evidence, scale: Scale) -> Iterator[tuple[str, list[str]]]:
+    """The missing commands of a run by what they make. A finished run is resumed, which trains nothing."""
     missing, training = evidence.missing(run), run.training(scale)
     if not missing:
         return
@@ -44,9 +46,10 @@ def _templates(run: Run, evidence: Evidence, scale: Scale) -> Iterator[str]:
             f"{evidence.folder / run.name} holds results of a run without its weights, and training it again would "
             "mix both: choose another folder of runs, or delete this one"
         )
-    yield from training
+    if training:
+        yield TRAINING, training
     for one in missing:
-        yield from one.templates(scale)
+        yield one.name, one.templates(scale)
 
 
 def run_ardm(arguments: Sequence[str]) -> int:

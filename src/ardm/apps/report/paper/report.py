@@ -20,6 +20,7 @@ MARKDOWN, PAGE = "report.md", "report.html"
 SCALE_WORDS: dict[Scale, str] = {
     "minutes": "from runs of minutes on one GPU, where the paper's took days or weeks",
     "paper": "from runs with the paper's own networks and numbers of steps",
+    "cpu": "from runs of minutes on two CPU cores, with small networks that see little data",
 }
 
 
@@ -52,10 +53,11 @@ class Report:
             "The comparisons of Autoregressive Diffusion Models (Hoogeboom et al., ICLR 2022): our number, the paper's "
             f"and the command that measures ours, {SCALE_WORDS[self.scale]}. Our 95% intervals are over test items, "
             "for one training run each; the paper's ± are over training runs. Calls are calls of the network per item, "
-            "and a planned schedule is the best one with that many calls; D is the number of variables per item. In "
-            "commands DATA is the folder of the data sets and RUNS that of the runs; ardm report paper RUNS -o FOLDER "
-            "--run-missing --data DATA --only RUN trains and measures one run, at the paper's scale with --scale "
-            f"paper. Written by ardm {__version__}."
+            "and a planned schedule is the best one with that many calls; D is the number of variables per item. "
+            "A command with the names of real folders was run as it stands; where none was recorded, the command is "
+            "the one that this version runs, with DATA for the folder of the data sets and RUNS for that of the runs. "
+            f"ardm report paper RUNS -o FOLDER --scale {self.scale} --run-missing --data DATA --only RUN trains and "
+            f"measures one run; --scale paper does it at the paper's scale. Written by ardm {__version__}."
         )
 
     @property

@@ -142,7 +142,7 @@ CIFAR10_DEPTH = Table(
     unit="bits/dim",
     caption=(
         "CIFAR-10, D = 3072 (the paper's Table 5, whose upscale models use the data parametrization; ours use it at "
-        "the paper's scale, and the direct one at minutes scale)."
+        "the paper's scale, and the direct one at the others)."
     ),
     rows=(
         Row("OA-ARDM", "D", "2.69", "cifar10-oa/bits"),
