@@ -36,7 +36,7 @@ from ardm.tasks.draw import States
 from ardm.tasks.load import LoadedBaseline, LoadedModel
 from ardm.tasks.plan import make_orders, make_schedule
 
-ROWS_TO_SCORE = 256
+ROWS_TO_SCORE = 128
 """Rows of a bound over a few items, which are scored in several passes."""
 
 
@@ -200,11 +200,11 @@ def part_bits(
 
 
 def passes_for(num_rows: int) -> int:
-    """The passes of a bound over a few items, in which the network sees at least 256 rows.
+    """The passes of a bound over a few items, in which the network sees at least 128 rows.
 
     >>> from ardm.tasks.score import passes_for
     >>> passes_for(1), passes_for(100), passes_for(1000)
-    (256, 3, 1)
+    (128, 2, 1)
     """
     return max(1, math.ceil(ROWS_TO_SCORE / num_rows))
 
