@@ -120,8 +120,8 @@ AnyTrained = TrainedModel | TrainedBaseline
 def num_parameters(trained: AnyTrained) -> int:
     """The number of weights, or of an exact model's integers.
 
-    >>> from ardm import checkpoint, load_model, pretrained
-    >>> checkpoint.num_parameters(load_model(pretrained.bundled_models()["text"]))
+    >>> from ardm import checkpoint, pretrained
+    >>> checkpoint.num_parameters(checkpoint.load_model(pretrained.bundled_models()["text"]))
     9001138
     """
     exact = trained.exact if isinstance(trained, TrainedModel) else None

@@ -28,6 +28,7 @@ from ardm.cli.train import evaluated_items, evaluation_line, profile_line
 from ardm.data.cifar10 import MD5
 from ardm.names import ORDER_NAMES, NamedOrder
 from ardm.presets import PRESETS
+from ardm.tasks.score import passes_for
 
 SMALL = ["--item-length", "16", "--layers", "1", "--width", "32", "--batch-size", "8"]
 
@@ -153,7 +154,7 @@ def test_a_text_shorter_than_an_item_is_scored_by_itself(run, capsys, tmp_path):
     shown = output(capsys, base)
     assert "7 characters of short.txt, shorter than an item of 16" in shown
     for flags, estimator in (
-        ([], "bound over random orders, single steps, 256 passes, the other variables hidden"),
+        ([], f"bound over random orders, single steps, {passes_for(1)} passes, the other variables hidden"),
         (["--passes", "3"], "bound over random orders, single steps, 3 passes, the other variables hidden"),
         (["--order", "raster"], "exact, raster order, one variable per call, the other variables hidden"),
         (["--order", "strands", "--calls", "2"], "exact, strands order, 2 calls, the other variables hidden"),

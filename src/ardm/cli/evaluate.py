@@ -59,8 +59,8 @@ class Evaluate:
     items: int | None = 1000
     """Number of items to score, evenly spread over the split (None for all)."""
     passes: int | None = None
-    """Passes over the items; more make the bound's interval narrower. Default: 1, or 256 for a text shorter than an
-    item, whose passes are random orders with --calls (default: 1)."""
+    """Passes over the items; more make the bound's interval narrower. Default: 1, but over 100 for a text
+    shorter than an item. With --calls, such a text is scored in one random order per pass, by default in one."""
     profile: Path | None = None
     """Write the measured loss profile (bits, S x D) to this .npy or .json file (bound only)."""
     batch_size: BatchSize = 64
