@@ -33,7 +33,7 @@ import ardm
 Z_95 = 1.959964
 SMOOTHINGS = (0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 1.0, 2.0, 4.0)
 """Pseudo-counts of each cell that the baselines choose from, on validation rows."""
-BATCH_SIZE = 4096
+BATCH_SIZE = 1024
 """Rows of a call when scoring."""
 
 
@@ -52,24 +52,26 @@ class Recipe:
     cross_entropy_weight: float = 4.0
     members: int = 1
     """Networks, trained apart, whose logits are averaged: one model in the end."""
-    orders: int = 32
+    orders: int = 8
     """Random orders that the test rows are scored in."""
 
 
 RECIPES = {
-    "nltcs": Recipe(width=256, steps=3000),
-    "plants": Recipe(),
-    "baudio": Recipe(width=384, dropout=0.1),
-    "jester": Recipe(width=384, dropout=0.1),
-    "bnetflix": Recipe(width=384, dropout=0.1),
+    "nltcs": Recipe(width=256, steps=1500, orders=16),
+    "plants": Recipe(cross_entropy_weight=2.0),
+    "baudio": Recipe(width=384, dropout=0.1, steps=1500),
+    "jester": Recipe(width=384, dropout=0.1, steps=1500),
+    "bnetflix": Recipe(width=384, dropout=0.1, steps=1500),
     "accidents": Recipe(cross_entropy_weight=8.0),
     "pumsb_star": Recipe(cross_entropy_weight=8.0),
-    "dna": Recipe(width=256, blocks=1, linear=True, dropout=0.2, batch_size=128, learning_rate=5e-3, members=4),
+    "dna": Recipe(
+        width=256, blocks=1, linear=True, dropout=0.2, steps=3000, batch_size=128, learning_rate=5e-3, members=2
+    ),
     "mushrooms": Recipe(width=256, steps=8000, batch_size=128, learning_rate=3e-3),
-    "nips": Recipe(width=256, blocks=1, dropout=0.5, steps=600, batch_size=64, members=4, orders=8),
-    "bbc": Recipe(width=64, blocks=0, dropout=0.2, steps=1000, batch_size=128, members=4, orders=8),
-    "moviereview": Recipe(width=256, blocks=1, dropout=0.5, steps=1000, batch_size=128, members=2, orders=8),
-    "voting": Recipe(width=256, blocks=1, dropout=0.3, steps=2000, batch_size=128, members=2, orders=8),
+    "nips": Recipe(width=256, blocks=1, dropout=0.5, steps=600, batch_size=64, members=3, orders=4),
+    "bbc": Recipe(width=64, blocks=0, dropout=0.2, steps=900, batch_size=128, members=3, orders=4),
+    "moviereview": Recipe(width=256, blocks=1, dropout=0.5, steps=900, batch_size=128, orders=4),
+    "voting": Recipe(width=256, blocks=1, dropout=0.3, steps=1500, batch_size=128, orders=4),
 }
 
 
@@ -289,18 +291,31 @@ def tuned(baseline: Baseline, splits: Splits) -> float:
     return max(SMOOTHINGS, key=lambda s: float(baseline(splits.train, splits.valid, s).mean()))
 
 
+class Stopwatch:
+    """Seconds since it was made, on the clock and of this process's work; on a shared machine they differ."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter(), time.process_time()
+
+    def seconds(self) -> dict[str, int]:
+        """Both numbers, rounded."""
+        clock, process = self._start
+        return {"clock": round(time.perf_counter() - clock), "cpu": round(time.process_time() - process)}
+
+
 def measure(data: Path, name: str, minutes: float, seed: int) -> dict[str, Any]:
     """Train on a set and score its test rows: a line of the output."""
     recipe = RECIPES[name]
     splits = Splits(train=read(data, name, "train"), valid=read(data, name, "valid"))
     smoothings = {baseline: tuned(baseline, splits) for baseline in (independence, chow_liu)}
-    started = time.perf_counter()
+    start = Stopwatch()
     model = train(splits, recipe, minutes, seed)
-    trained = time.perf_counter()
+    training = start.seconds()
     valid_bits = model.score(splits.valid, passes=8, batch_size=BATCH_SIZE, seed=seed).nats.mean()
     test = read(data, name, "test")
-    scoring = time.perf_counter()
+    start = Stopwatch()
     values = log_likelihoods(model, test, recipe.orders, seed)
+    scoring = start.seconds()
     ensemble = mixture(values)
     return {
         "set": name,
@@ -316,8 +331,8 @@ def measure(data: Path, name: str, minutes: float, seed: int) -> dict[str, Any]:
         "recipe": asdict(recipe),
         "seed": seed,
         "minutes_limit": minutes,
-        "training_seconds": round(trained - started),
-        "scoring_seconds": round(time.perf_counter() - scoring),
+        "training_seconds": training,
+        "scoring_seconds": scoring,
         "threads": torch.get_num_threads(),
         "machine": platform.processor() or platform.machine(),
         "torch": torch.__version__,
