@@ -222,6 +222,11 @@ def mixture(values: Float64[Tensor, "R N"]) -> Float64[Tensor, "N"]:
     return values.logsumexp(0) - math.log(len(values))
 
 
+def half_width(values: Float64[Tensor, "N"]) -> float:
+    """Half the 95% interval of the mean over rows."""
+    return Z_95 * float(values.std()) / len(values) ** 0.5
+
+
 Baseline = Callable[[Int[Tensor, "N D"], Int[Tensor, "M D"], float], Float64[Tensor, "M"]]
 
 
@@ -317,17 +322,20 @@ def measure(data: Path, name: str, minutes: float, seed: int) -> dict[str, Any]:
     values = log_likelihoods(model, test, recipe.orders, seed)
     scoring = start.seconds()
     ensemble = mixture(values)
+    tree = chow_liu(splits.train, test, smoothings[chow_liu])
     return {
         "set": name,
         "variables": splits.num_variables,
         "train_rows": len(splits.train),
         "test_rows": len(test),
         "independence": float(independence(splits.train, test, smoothings[independence]).mean()),
-        "chow_liu": float(chow_liu(splits.train, test, smoothings[chow_liu]).mean()),
+        "chow_liu": float(tree.mean()),
         "valid_bound": -float(valid_bits),
         "bound": float(values.mean()),
         "ensemble": float(ensemble.mean()),
-        "half_width": Z_95 * float(ensemble.std()) / len(ensemble) ** 0.5,
+        "half_width": half_width(ensemble),
+        "gain_over_chow_liu": float((ensemble - tree).mean()),
+        "gain_half_width": half_width(ensemble - tree),
         "recipe": asdict(recipe),
         "seed": seed,
         "minutes_limit": minutes,

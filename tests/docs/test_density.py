@@ -1,5 +1,6 @@
 """The table of density estimation: its baselines and mixtures add up to one, and a set goes from file to line."""
 
+import doctest
 import importlib.util
 import itertools
 import json
@@ -37,6 +38,10 @@ def quick(monkeypatch):
     recipe = density.Recipe(width=16, blocks=1, linear=True, steps=60, learning_rate=2e-2, members=2, orders=4)
     monkeypatch.setitem(density.RECIPES, "nltcs", recipe)
     return recipe
+
+
+def test_its_examples():
+    assert doctest.testmod(density).failed == 0
 
 
 @pytest.mark.parametrize("baseline", [density.independence, density.chow_liu])
@@ -96,6 +101,7 @@ def test_a_line_from_files(quick, tmp_path, monkeypatch, capsys):
     [record] = map(json.loads, out.read_text().splitlines())
     assert record["independence"] < record["bound"] <= record["ensemble"]
     assert record["test_rows"] == 80
+    assert record["gain_over_chow_liu"] == pytest.approx(record["ensemble"] - record["chow_liu"])
     assert "| nltcs | 5 | 400 |" in capsys.readouterr().out
 
 
