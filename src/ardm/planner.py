@@ -21,7 +21,7 @@ Monge, and the planner rests on three consequences:
 
 import math
 from dataclasses import dataclass, replace
-from typing import no_type_check
+from typing import get_args, no_type_check
 
 import numpy as np
 from jaxtyping import Float, Integer
@@ -134,6 +134,8 @@ def schedule_of_kind(
     """A schedule for all steps or some of them, planned from the losses or, for other kinds, from their shape."""
     num_stages, num_steps = losses.shape
     last_step = last_step or num_steps
+    if kind not in get_args(ScheduleKind):
+        raise ValueError(f"a schedule is one of {', '.join(get_args(ScheduleKind))}, got {kind!r}")
     if kind == "planned":
         return plan_gaps(losses, num_calls, first_step, last_step).schedule
     make = cosine_schedule if kind == "cosine" else uniform_schedule

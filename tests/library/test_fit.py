@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import ardm
 from ardm.errors import ArdmError, CheckpointError, DataError, UsageError
-from ardm.library.fit import Batches, FitConfig, _split
+from ardm.library.fit import Batches, FitConfig, Fitting, _seed, _split
 
 QUICK = {"progress": False, "learning_rate": 0.05, "batch_size": 16}
 BITS = torch.randint(2, (200, 5), generator=torch.Generator().manual_seed(0))
@@ -383,3 +383,45 @@ def test_a_loss_that_is_not_finite_ends_the_training_and_leaves_the_best_weights
 def test_a_class_that_appears_late_is_told():
     with pytest.raises(DataError, match="whose classes are"):
         ardm.fit(small(), torch.cat([BITS, BITS + 1]), steps=60, progress=False)
+
+
+def test_a_training_stopped_within_its_first_evaluation_keeps_its_weights(monkeypatch):
+    model, calls = small(), iter(range(100))
+    evaluate = Fitting._valid_bits
+
+    def interrupted(self):
+        if next(calls) == 0:
+            raise KeyboardInterrupt
+        return evaluate(self)
+
+    monkeypatch.setattr(Fitting, "_valid_bits", interrupted)
+    before = weights(model)
+    fitted = ardm.fit(model, BITS, steps=100, eval_every=20, **QUICK)
+    assert fitted.steps == 20
+    assert fitted.valid_bits == fitted.history[-1]["valid_bits"]
+    assert not same(before, weights(model))
+
+
+def test_evaluations_are_spread_over_the_steps():
+    fitted = ardm.fit(small(), BITS, steps=60, **QUICK)
+    assert [record["step"] for record in fitted.history] == list(range(3, 61, 3))
+
+
+def test_dropout_and_the_objective_draw_apart():
+    assert _seed(3, 7, 0) != _seed(3, 7, 1)
+    assert _seed(3, 7, 0) != _seed(3, 8, 0) != _seed(4, 8, 0)
+
+
+def test_a_folder_belongs_to_its_data_and_its_steps(tmp_path):
+    ardm.fit(small(), BITS, steps=4, folder=tmp_path, **QUICK)
+    with pytest.raises(UsageError, match="was on other data; choose another folder"):
+        ardm.fit(small(), 1 - BITS, steps=8, folder=tmp_path, **QUICK)
+    with pytest.raises(UsageError, match="is already at step 4; give more steps or another folder"):
+        ardm.fit(small(), BITS, steps=2, folder=tmp_path, **QUICK)
+
+
+def test_arguments_that_fit_does_not_have():
+    with pytest.raises(UsageError, match="fit has no argument lr; it has steps, minutes"):
+        ardm.fit(small(), BITS, lr=0.1)
+    with pytest.raises(UsageError, match="give a function that makes the optimizer"):
+        ardm.fit(small(), BITS, steps=1, optimizer=torch.optim.SGD(small().parameters(), lr=0.1))

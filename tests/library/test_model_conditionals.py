@@ -102,6 +102,35 @@ def test_each_item_has_its_context():
     assert abs(tables[0] - tables[1]).max() > 0.01
 
 
+def test_places_are_those_of_the_text_itself():
+    model = ardm.load("text")
+    last = model.conditional("the cat sat", target=[10]).bits.item()
+    mask = np.arange(11) == 10
+    for target in ([-1], slice(-1, None), mask, mask[None], [(10, 11)]):
+        assert model.conditional("the cat sat", target=target).bits.item() == last
+    by_row = np.array([mask, np.arange(11) == 6])
+    pair = model.conditional(["the cat sat", "the cat sat"], target=by_row).bits.tolist()
+    assert pair == pytest.approx([last, model.conditional("the cat sat", target=[6]).bits.item()])
+    assert model.conditional(["a cat", "the cat sat"], target=[-1]).bits[1].item() == pytest.approx(last)
+    with pytest.raises(DataError, match=r"the given must lie in 0..10, got 100..100"):
+        model.conditional("the cat sat", target=[10], given=[100])
+    with pytest.raises(DataError, match="the target has rows for 3 items, expected 1"):
+        model.conditional("the cat sat", target=np.ones((3, 11), bool))
+    with pytest.raises(DataError, match=r"ranges of the target are tuples \(start, stop\)"):
+        model.conditional(["the cat", "the dog"], target=[[3, 4], [5, 6]])
+
+
+def test_pixels_of_an_image_may_be_named_as_in_infill():
+    image, model = np.zeros((4, 4, 3), np.uint8), ardm.load("images")
+    mask = np.zeros((4, 4), bool)
+    mask[1:3, 0:2] = True
+    assert (model.items.places(mask, (4, 4, 3), "mask") == mask[..., None]).all()
+    for box in ((0, 1, 2, 3), [0, 1, 2, 3]):
+        assert (model.items.places(box, (4, 4, 3), "mask") == mask[..., None]).all()
+    (rows,) = model.items.rows(image.tolist())
+    assert rows.shape == (4, 4, 3)
+
+
 @pytest.mark.parametrize(
     ("target", "given", "error", "text"),
     [

@@ -134,8 +134,13 @@ def _random_items(model: Model, generator: torch.Generator) -> Tensor:
 def _outputs(model: Model, items: Corrupted) -> Tensor:
     try:
         return model.ardm.outputs(items.inputs, items.mask, items.stage, items.t, context=items.context)
-    except ValueError as error:
-        raise NetworkError(str(error)) from None
+    except IndexError as error:
+        count = model.ardm.depth.num_values
+        raise NetworkError(
+            f"the network cannot look up its inputs ({error}): they are 0..{count - 1}, so an embedding has {count} rows"
+        ) from None
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise NetworkError(str(error).splitlines()[0]) from None
 
 
 def _map(function: Callable[[Tensor, Tensor], Tensor], items: Corrupted, others: Corrupted) -> Corrupted:

@@ -59,7 +59,7 @@ def save(model: Model, path: str | Path, arguments: dict[str, Any] | None = None
     write_tensors(path, tensors | profile_tensors("profile", model.profile), description)
 
 
-def load(source: str | Path, device: str | None = None, *, network: AnyNetwork | None = None) -> Model:
+def load(source: str | Path, device: str | torch.device | None = None, *, network: AnyNetwork | None = None) -> Model:
     """The model of a run's folder, a model file, a bundled model or OWNER/NAME[/FILE] on the Hugging Face hub.
 
     The default device is CUDA if available. A model that `ardm.save` wrote needs its network: the class, if the file
@@ -69,6 +69,7 @@ def load(source: str | Path, device: str | None = None, *, network: AnyNetwork |
     >>> ardm.load("text")
     Model of text: 250 variables, 27 classes, 1 stage, exact
     """
+    device = None if device is None else str(device)
     if network is not None:
         return _load_own(Path(source), network, device)
     path = find_model(source)

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import hashlib
 import math
 import sys
 import time
@@ -37,6 +38,10 @@ DECAY = 0.5
 MAX_VALID_ITEMS = 1000
 OBSERVATIONS_PER_STAGE = 1000
 """Held-out losses per stage from which the profile is measured."""
+NUM_EVALUATIONS = 20
+"""Evaluations of a training by default."""
+OBJECTIVE, DROPOUT = 0, 1
+"""The purposes of a step's random draws."""
 SECONDS_PER_LINE = 10.0
 """Minimum time between two lines of progress."""
 
@@ -123,12 +128,19 @@ def fit(
     >>> fitted.valid_bits < 0.1
     True
     """
+    known = [f.name for f in dataclasses.fields(FitConfig)]
+    if unknown := sorted(set(config) - set(known)):
+        raise UsageError(f"fit has no argument {unknown[0]}; it has {', '.join(known)}")
+    if optimizer is not None and isinstance(optimizer, torch.optim.Optimizer):
+        raise UsageError("give a function that makes the optimizer of parameters, not an optimizer")
     chosen = FitConfig(**config)
     fitting = Fitting(model, chosen, *_split(data, valid, chosen), optimizer=optimizer, keep_best=keep_best)
     state = None if folder is None else Path(folder) / "fit.safetensors"
     if state is not None and state.exists():
         fitting.restore(state)
     report = Report(chosen) if progress else None
+    if report and fitting.fitted.steps:
+        report.line(f"continues from step {fitting.fitted.steps}")
     try:
         fitting.run(state, report)
     except KeyboardInterrupt:
@@ -177,20 +189,25 @@ class Fitting:
         """Train to the end, evaluating and saving on the way."""
         self._started = time.perf_counter() - self.fitted.seconds
         self.model.train()
-        every = self.config.eval_every or max(1, (self.config.steps or 2000) // 20)
         batches, done = self.batches.after(self.fitted.steps), self._progress()
         while done < 1:
-            with seeded(_seed(self.config.seed, self.fitted.steps), self.model.device):
+            with seeded(_seed(self.config.seed, self.fitted.steps, DROPOUT), self.model.device):
                 self._bits.append(self._step(next(batches), done))
-            done = self._progress()
+            before, done = done, self._progress()
             if report and report.is_due():
                 report.step(self.fitted, done, float(self._bits[-1]))
-            if self.fitted.steps % every == 0 or done >= 1:
+            if self._is_evaluated(before, done):
                 self._evaluate()
                 if state is not None:
                     self.save(state)
                 if report:
                     report.evaluation(self.fitted, done)
+
+    def _is_evaluated(self, before: float, done: float) -> bool:
+        """Whether an evaluation follows a step, between whose ends these parts of the training were done."""
+        if self.config.eval_every is not None:
+            return done >= 1 or self.fitted.steps % self.config.eval_every == 0
+        return done >= 1 or int(NUM_EVALUATIONS * done + 1e-9) > int(NUM_EVALUATIONS * before + 1e-9)
 
     def stop(self) -> None:
         """Score the weights of a training that was stopped since its last evaluation, and keep them if they are best.
@@ -229,8 +246,8 @@ class Fitting:
     def _step(self, batch: "Batch", done: float) -> Tensor:
         """One step of optimisation; returns the bits of the batch."""
         model, config, fitted = self.model, self.config, self.fitted
-        generator = torch.Generator(model.device).manual_seed(_seed(config.seed, fitted.steps))
-        x, missing = model._batch(batch.x)
+        generator = torch.Generator(model.device).manual_seed(_seed(config.seed, fitted.steps, OBJECTIVE))
+        x, missing = model.batch(batch.x)
         context = check_context(model.network, batch.context, len(x), model.device)
         losses = sample_step_loss(model.ardm, x, generator, context=context, missing=missing)
         bits = losses.bits_per_dim.mean()
@@ -254,7 +271,6 @@ class Fitting:
     def _evaluate(self) -> None:
         """Score the averaged weights on held-out data, and keep them if they are the best so far."""
         train_bits = float(torch.stack(self._bits).mean())
-        self._bits.clear()
         if not math.isfinite(train_bits):
             self.model.ardm.load_state_dict(self.best)
             raise ArdmError(f"the loss is {train_bits} at step {self.fitted.steps}; start again with a lower rate")
@@ -267,6 +283,7 @@ class Fitting:
         if self.valid is None or valid_bits <= self._best_bits or not self._keeps_best:
             self._best_bits = self.fitted.valid_bits = valid_bits
             self.best = {name: t.clone() for name, t in self.averaged.state_dict().items()}
+        self._bits.clear()  # only now: a training that is stopped within an evaluation is evaluated again
 
     def _valid_bits(self) -> float:
         """The bound on held-out items, with the same random draws every time."""
@@ -275,7 +292,7 @@ class Fitting:
         total, count, items = 0.0, 0.0, 0
         with torch.no_grad():
             for batch in self.valid.once():
-                x, missing = self.model._batch(batch.x)
+                x, missing = self.model.batch(batch.x)
                 context = check_context(self.model.network, batch.context, len(x), self.model.device)
                 losses = sample_step_loss(self.averaged, x, generator, context=context, missing=missing)
                 total, items = total + float(losses.bits_per_dim.sum()), items + len(x)
@@ -296,6 +313,7 @@ class Fitting:
             known = {key: value for key, value in state.items() if value is not None}
             tensors |= {f"optimizer/{number}/{key}": torch.as_tensor(value) for key, value in known.items()}
         about = {"fitted": dataclasses.asdict(self.fitted), "best_bits": self._best_bits}
+        about["data"] = self.batches.fingerprint
         write_tensors(path, tensors, {"kind": KIND, "config": dataclasses.asdict(self.config)} | about)
 
     def restore(self, path: Path) -> None:
@@ -305,6 +323,8 @@ class Fitting:
         old, new = ({k: v for k, v in c.items() if k not in ends} for c in (about["config"], vars(self.config)))
         if changed := sorted(name for name in new if old.get(name) != new[name]):
             raise UsageError(f"the training in {path.parent} had another {', '.join(changed)}; choose another folder")
+        if about.get("data") != self.batches.fingerprint:
+            raise UsageError(f"the training in {path.parent} was on other data; choose another folder")
         parts: dict[str, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
             part, _, rest = name.partition("/")
@@ -324,6 +344,9 @@ class Fitting:
             state.setdefault(int(number), {})[key] = tensor
         self.optimizer.load_state_dict({"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]})
         self.fitted = Fitted(**about["fitted"])
+        if self.config.steps is not None and self.fitted.steps > self.config.steps:
+            done = f"the training in {path.parent} is already at step {self.fitted.steps}"
+            raise UsageError(f"{done}; give more steps or another folder")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,6 +362,8 @@ class Batches:
 
     def __init__(self, data: Data, rows: Int[np.ndarray, "N"] | None, batch_size: int, seed: int) -> None:
         self._data, self._rows, self._batch_size, self._seed = data, rows, batch_size, seed
+        self.fingerprint = _fingerprint(data, rows)
+        """What tells the data from other data; None for a DataLoader."""
 
     def after(self, step: int) -> Iterator[Batch]:
         """The batches from a step on, without end."""
@@ -370,7 +395,7 @@ class Batches:
         """Items whose values are all known, among the first ones, as rows of classes with their contexts."""
         xs, contexts, seen = [], [], 0
         for batch in self.once():
-            x, missing = model._batch(batch.x)
+            x, missing = model.batch(batch.x)
             whole = torch.ones(len(x), dtype=torch.bool, device=x.device) if missing is None else ~missing.any(1)
             context = check_context(model.network, batch.context, len(x), model.device)
             xs.append(x[whole])
@@ -514,5 +539,18 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
         yield
 
 
-def _seed(seed: int, step: int) -> int:
-    return (seed * 1_000_003 + step) & (2**63 - 1)
+def _seed(seed: int, step: int, purpose: int) -> int:
+    """The seed of the draws of a step for one purpose: 32 bits, all that PyTorch's generator on a CPU reads."""
+    return int(np.random.SeedSequence((seed % 2**64, step, purpose)).generate_state(1)[0])
+
+
+def _fingerprint(data: Data, rows: Int[np.ndarray, "N"] | None) -> str | None:
+    """A hash of items in memory, the number of items of a Dataset; None for a DataLoader."""
+    if rows is None:
+        return None
+    if isinstance(data, Dataset):
+        return str(len(rows))
+    x, _ = data
+    digest = hashlib.blake2b(f"{len(rows)} {x.dtype} {tuple(x.shape)}".encode(), digest_size=8)
+    digest.update(as_array(x).tobytes())
+    return digest.hexdigest()

@@ -20,15 +20,15 @@ from ardm.codec.windows import Canvas, cut, windows
 from ardm.data.alphabet import Alphabet, check_utf8
 from ardm.data.image_files import unpacked
 from ardm.data.sounds import ZERO_CLASS
-from ardm.errors import DataError
+from ardm.errors import DataError, UsageError
 from ardm.media.images.medium import visible
 from ardm.media.medium import GappedItem, gapped
 from ardm.media.sounds.medium import audible
 from ardm.media.text.gaps import gap_positions
 from ardm.names import Shape
 
-Ranges = Sequence[tuple[int, int]]
-"""Pairs of a start and a stop."""
+AnyShape = int | Sequence[int] | Int[np.ndarray, "..."] | np.integer[Any]
+"""The number of variables of an item, or the sizes of its axes."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,6 +74,14 @@ class Items:
         """An item with its gaps, from a user's item and mask."""
         raise NotImplementedError
 
+    def own_shapes(self, rows: Rows) -> list[Shape]:
+        """The shape of each row's item, within which users name places."""
+        return [rows.shape] * len(rows.x)
+
+    def places(self, which: Any, shape: Shape, name: str) -> Bool[np.ndarray, "*shape"]:
+        """The places of an item that a user names: see `places`."""
+        return places(which, shape, name)
+
     def shown(self, classes: Integer[np.ndarray, "N D"], shape: Shape, length: int | None = None) -> Any:
         """Classes as values of the user's kind; a value beyond the last class stands for a hidden variable."""
         raise NotImplementedError
@@ -118,6 +126,12 @@ class TextItems(Items):
             item = cut(canvas, window, self.shape)
             pieces.append((owner, item.x, ~(item.given | item.absent), item.given))
         return pieces
+
+    def own_shapes(self, rows: Rows) -> list[Shape]:
+        """The length of each text."""
+        if rows.scored is None:
+            return super().own_shapes(rows)
+        return [(int(length),) for length in rows.num_scored]
 
     def gaps(self, item: Any, mask: Any = None) -> GappedItem:
         """A text with gaps where it has the mark `mask` (by default _), in ranges, or where an array is True."""
@@ -185,14 +199,14 @@ class ImageItems(ArrayItems):
     def split(self, items: Any) -> Sequence[Any]:
         if isinstance(items, Image.Image):
             return [items]
-        if isinstance(items, list | tuple):
+        if isinstance(items, list | tuple) and not (items and isinstance(items[0], list | tuple | int)):
             return items
-        array, channels = as_array(items), self.shape[2]
+        array, channels = _narrowed(items, np.uint8), self.shape[2]
         is_one = array.ndim in (0, 2) or (array.ndim == 3 and array.shape[2] == channels)
         return [array] if is_one else list(array)
 
     def classes(self, item: Any) -> Int[np.ndarray, "H W C"]:
-        array = np.asarray(unpacked(item)) if isinstance(item, Image.Image) else as_array(item)
+        array = np.asarray(unpacked(item)) if isinstance(item, Image.Image) else _narrowed(item, np.uint8)
         array = array[..., None] if array.ndim == 2 else array
         channels, kind = self.shape[2], "grey" if self.shape[2] == 1 else "colour"
         if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != channels or array.size == 0:
@@ -205,11 +219,16 @@ class ImageItems(ArrayItems):
     def gaps(self, item: Any, mask: Any) -> GappedItem:
         """An image to fill where a mask is True: (height, width), or with channels; or in a box of pixels."""
         classes = self.classes(item)
-        which = _box(mask, classes.shape) if isinstance(mask, tuple) and len(mask) == 4 else mask
+        return gapped(classes, ~_some(self.places(mask, classes.shape, "mask")))
+
+    def places(self, which: Any, shape: Shape, name: str) -> Bool[np.ndarray, "H W C"]:
+        """The sub-pixels of a box (left, top, right, bottom), of a mask of pixels, or as in `places`."""
+        if isinstance(which, tuple | list) and len(which) == 4 and all(isinstance(edge, int) for edge in which):
+            which = _box(tuple(which), shape)
         array = None if isinstance(which, slice) else as_array(which)
-        if array is not None and array.dtype == bool and array.shape == classes.shape[:2]:
-            which = np.broadcast_to(array[..., None], classes.shape)
-        return gapped(classes, ~_some(places(which, classes.shape, "mask")))
+        if array is not None and array.dtype == bool and array.shape == shape[:2]:
+            which = np.broadcast_to(array[..., None], shape)
+        return places(which, shape, name)
 
     def shown(self, classes: Integer[np.ndarray, "N D"], shape: Shape, length: int | None = None) -> np.ndarray:
         """A uint8 array (N, height, width[, channels]); hidden sub-pixels are grey."""
@@ -229,9 +248,7 @@ class SoundItems(ArrayItems):
         return [array] if array.ndim < 2 else list(array)
 
     def classes(self, item: Any) -> Int[np.ndarray, "N"]:
-        array = as_array(item)
-        if isinstance(item, list | tuple) and array.dtype == np.int64 and (array == array.astype(np.int16)).all():
-            array = array.astype(np.int16)
+        array = _narrowed(item, np.int16)
         if array.dtype != np.int16 or array.ndim != 1 or array.size == 0:
             raise DataError(f"sounds are int16 arrays of samples, got {array.dtype} of shape {array.shape}")
         return array.astype(np.int64) + ZERO_CLASS
@@ -254,6 +271,11 @@ class TokenItems(ArrayItems):
     def __init__(self, shape: Shape, num_classes: Int[np.ndarray, "D"]) -> None:
         super().__init__(shape)
         self.num_classes = num_classes
+
+    def places(self, which: Any, shape: Shape, name: str) -> Bool[np.ndarray, "*shape"]:
+        """The variables of a box (left, top, right, bottom), if items have rows and columns, or as in `places`."""
+        is_box = len(shape) > 1 and isinstance(which, tuple) and len(which) == 4
+        return places(_spread_box(which, shape) if is_box else which, shape, name)
 
     @cached_property
     def _limits(self) -> Int[np.ndarray, "D"]:
@@ -303,7 +325,7 @@ class TokenItems(ArrayItems):
             raise DataError("nothing to fill: give a mask that is True where to fill, or an item with NaN")
         is_known = known.reshape(self.shape)
         if mask is not None:
-            is_known = is_known & ~_some(places(mask, self.shape, "mask"))
+            is_known = is_known & ~_some(self.places(mask, self.shape, "mask"))
         return gapped(x.reshape(self.shape), is_known)
 
     def shown(self, classes: Integer[np.ndarray, "N D"], shape: Shape, length: int | None = None) -> np.ndarray:
@@ -343,7 +365,7 @@ def places(which: Any, shape: Shape, name: str) -> Bool[np.ndarray, "*shape"]:
     """The places of an item that a user names, True in an array of the item's shape.
 
     A boolean array, flat or in that shape, a slice, the index of one variable, a list of indices, or a list of ranges
-    (start, stop).
+    (start, stop). Indices count variables row by row.
 
     >>> from ardm.library.items import places
     >>> places([(1, 3)], (4,), "mask").tolist()
@@ -367,11 +389,45 @@ def places(which: Any, shape: Shape, name: str) -> Bool[np.ndarray, "*shape"]:
     if not (-size <= array.min() and array.max() <= size - (array.ndim < 2)):
         raise DataError(f"the {name} must lie in 0..{size - 1}, got {array.min()}..{array.max()}")
     if array.ndim == 2:
+        if not all(isinstance(pair, tuple) for pair in which):
+            raise DataError(f"ranges of the {name} are tuples (start, stop); masks by item are boolean arrays")
         for start, stop in array:
             chosen[start:stop] = True
     else:
         chosen[array] = True
     return chosen.reshape(shape)
+
+
+def as_shape(shape: AnyShape) -> Shape:
+    """A shape from a user's numbers, or from a single one.
+
+    >>> from ardm.library.items import as_shape
+    >>> as_shape(5), as_shape([2, 3])
+    ((5,), (2, 3))
+    """
+    return tuple(as_integers(shape, "an item's shape"))
+
+
+def as_integers(values: Any, name: str) -> list[int]:
+    """A user's whole numbers, or a single one, as a list; a UsageError that names them for others."""
+    array = as_array(values)
+    if array.size and array.dtype.kind not in "iu":
+        raise UsageError(f"{name} must be a whole number or several, got {array.dtype}")
+    return array.ravel().tolist()
+
+
+def _narrowed(values: Any, dtype: type[np.integer[Any]]) -> Shaped[np.ndarray, "..."]:
+    """An array, from lists of small integers in this type."""
+    array = as_array(values)
+    if isinstance(values, list | tuple) and array.dtype == np.int64 and (array == array.astype(dtype)).all():
+        return array.astype(dtype)
+    return array
+
+
+def _spread_box(box: tuple[int, ...], shape: Shape) -> Bool[np.ndarray, "*shape"]:
+    """A box of rows and columns, whole along any other axis."""
+    inside = _box(box, shape)
+    return np.broadcast_to(inside.reshape(*inside.shape, *(1 for _ in shape[2:])), shape)
 
 
 def _box(box: tuple[int, ...], shape: Shape) -> Bool[np.ndarray, "H W"]:

@@ -16,7 +16,7 @@ Items go in and come out in the medium's own types, as `ardm.library.items` desc
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ from ardm.compression.api import compress, decompress
 from ardm.conditionals import PARTICLES, REPETITIONS, Conditional, conditional_bits, conditional_table
 from ardm.errors import DataError, UsageError
 from ardm.library.context import check_context, fresh_generator
-from ardm.library.items import Items, Rows, as_array, places
+from ardm.library.items import AnyShape, Items, Rows, TokenItems, as_array, as_shape
 from ardm.library.limited import LimitedClasses
 from ardm.library.scores import Score, ScoreHow, given_of, score_rows
 from ardm.model import ARDM
@@ -65,7 +65,7 @@ class ModelPlan(Plan):
     (20, 0.05)
     """
 
-    losses: Float[np.ndarray, "S D"]
+    losses: Float[np.ndarray, "S D"] = field(repr=False)
     warning: str = ""
     """A line about losses that were not measured with the model's own weights; empty if they were."""
 
@@ -164,6 +164,8 @@ class Model(nn.Module):
         """This model with its weights for items of another shape, if the network takes it."""
         if shape == self.shape:
             return self
+        if len(shape) != len(self.shape) or shape[2:] != self.shape[2:]:
+            raise UsageError(f"expected a shape like {self.shape}, got {shape}")
         ardm = ARDM(self.ardm.network, self.ardm.parametrization, shape)
         facts: Any = {"profile": self.profile, "profile_source": self.profile_source}
         return Model(ardm, self.items, trained=self.trained, own=self.own, **facts)
@@ -184,16 +186,17 @@ class Model(nn.Module):
         variance. Random draws come from the generator, by default one seeded by PyTorch's own.
         """
         generator = generator or fresh_generator(self.device)
-        rows, missing = self._batch(x)
+        rows, missing = self.batch(x)
         checked = check_context(self.network, context, len(rows), self.device)
         losses = sample_step_loss(self.ardm, rows, generator, context=checked, missing=missing)
         bits, cross_entropy = losses.bits_per_dim.mean(), losses.cross_entropy.mean()
         return bits + cross_entropy_weight * cross_entropy if cross_entropy_weight else bits
 
-    def _batch(self, x: Any) -> tuple[Int[Tensor, "B D"], Bool[Tensor, "B D"] | None]:
-        """A batch as rows of classes on the device, and which values are missing, if any."""
-        if isinstance(x, Tensor) and x.is_cuda and not x.is_floating_point():
-            return x.reshape(len(x), -1).long(), None  # a check would wait for the device
+    def batch(self, x: Any) -> tuple[Int[Tensor, "B D"], Bool[Tensor, "B D"] | None]:
+        """A batch to train on as rows of classes on the device, and which values are missing, if any."""
+        is_checked_by_device = isinstance(self.items, TokenItems) and isinstance(x, Tensor) and x.is_cuda
+        if is_checked_by_device and not x.is_floating_point() and x.shape[1:] == self.shape:
+            return x.flatten(1).long(), None  # a look at the values would wait for the device
         rows, *others = self.items.rows(x)
         if others or rows.shape != self.shape or given_of(rows).any():
             raise DataError(f"a batch to train on holds items of shape {self.shape}; cut larger ones to it")
@@ -254,7 +257,7 @@ class Model(nn.Module):
         top_p: float = 1.0,
         context: Any = None,
         seed: int = 0,
-        shape: Shape | None = None,
+        shape: AnyShape | None = None,
         batch_size: int = BATCH_SIZE,
     ) -> Any:
         """New items, by default with one variable per call, in the model's own order if it is exact.
@@ -284,7 +287,7 @@ class Model(nn.Module):
         schedule: ScheduleKind = "planned",
         context: Any = None,
         seed: int = 0,
-        shape: Shape | None = None,
+        shape: AnyShape | None = None,
     ) -> Chain:
         """New items with the states that led to them: after the first call, the last, and some between.
 
@@ -326,7 +329,7 @@ class Model(nn.Module):
         >>> ardm.load("text").infill("the c_t sat", calls=1)[0][:5]
         'the c'
         """
-        self._check_numbers(calls, n=n, batch_size=batch_size)
+        self._check_numbers(calls, n=n, batch_size=batch_size, particles=particles)
         if order == "strands":
             raise UsageError("strands order whole items only; choose another order to fill gaps")
         gaps = self.items.gaps(item, mask)
@@ -359,8 +362,8 @@ class Model(nn.Module):
     ) -> Conditional:
         """-log2 p(target | given) of each item, in bits: exact in a one-stage model, else with an interval.
 
-        Target and given are masks, indices, slices or ranges (start, stop) of variables; arrays with an axis more have
-        a row for each item. By default everything else is given; `given=[]` asks for the marginal.
+        Target and given are masks, indices, slices or lists of ranges (start, stop) of variables; boolean arrays may
+        have a row for each item. By default everything else is given; `given=[]` asks for the marginal.
 
         >>> import ardm
         >>> model = ardm.load("text")
@@ -368,24 +371,27 @@ class Model(nn.Module):
         >>> sat < sad
         True
         """
+        self._check_numbers(calls, particles=particles, repetitions=repetitions)
         rows, model = self._rows_of_one_shape(items)
         known = torch.ones_like(rows.x, dtype=torch.bool) if rows.scored is None else rows.scored
         wanted = self._masks(target, rows, "target") & known
         others = known & ~wanted if given is None else self._masks(given, rows, "given") & known
         generator = torch.Generator(self.device).manual_seed(seed)
-        orders, schedule = make_orders(order, make_schedule(model, calls), len(rows.x), rows.shape, generator)
-        return conditional_bits(
-            model.ardm,
-            rows.x.to(self.device),
-            wanted.to(self.device),
-            others.to(self.device),
-            orders,
-            schedule=schedule,
-            context=check_context(self.network, context, len(rows.x), self.device),
-            particles=particles,
-            repetitions=repetitions,
-            generator=generator,
-        )
+        chosen = _check_order(order) or "raster"
+        orders, schedule = make_orders(chosen, make_schedule(model, calls), len(rows.x), rows.shape, generator)
+        with self.runtime.autocast():
+            return conditional_bits(
+                model.ardm,
+                rows.x.to(self.device),
+                wanted.to(self.device),
+                others.to(self.device),
+                orders,
+                schedule=schedule,
+                context=check_context(self.network, context, len(rows.x), self.device),
+                particles=particles,
+                repetitions=repetitions,
+                generator=generator,
+            )
 
     def table(
         self,
@@ -408,24 +414,26 @@ class Model(nn.Module):
         >>> table.shape, model.items.alphabet.characters[table[0].argmax()]  # the city
         ((1, 27), 'i')
         """
+        self._check_numbers(calls, particles=particles, repetitions=repetitions)
         gaps = self.items.gaps(item, mask)
         model = self.for_shape(gaps.shape)
         hidden = torch.from_numpy(np.flatnonzero(~gaps.known[: gaps.length]))
         values, known = (torch.from_numpy(array).to(self.device)[None] for array in (gaps.values, gaps.known))
         generator = torch.Generator(self.device).manual_seed(seed)
         orders, schedule = make_orders("raster", make_schedule(model, calls), 1, gaps.shape, generator)
-        found = conditional_table(
-            model.ardm,
-            values,
-            hidden.to(self.device),
-            known,
-            orders,
-            schedule=schedule,
-            context=check_context(self.network, context, 1, self.device),
-            particles=particles,
-            repetitions=repetitions,
-            generator=generator,
-        )
+        with self.runtime.autocast():
+            found = conditional_table(
+                model.ardm,
+                values,
+                hidden.to(self.device),
+                known,
+                orders,
+                schedule=schedule,
+                context=check_context(self.network, context, 1, self.device),
+                particles=particles,
+                repetitions=repetitions,
+                generator=generator,
+            )
         return found.probs[0].cpu().numpy()
 
     def _rows_of_one_shape(self, items: Any) -> tuple[Rows, "Model"]:
@@ -437,12 +445,17 @@ class Model(nn.Module):
 
     def _masks(self, which: Any, rows: Rows, name: str) -> Bool[Tensor, "N D"]:
         """The variables that a user names, for each row."""
-        array = which if isinstance(which, slice) else as_array(which)
-        if not isinstance(array, slice) and array.dtype == bool and array.size == rows.x.numel() > rows.x.shape[1]:
-            return torch.from_numpy(array.reshape(rows.x.shape).copy())
-        if not isinstance(array, slice) and not array.size:
-            return torch.zeros_like(rows.x, dtype=torch.bool)
-        return torch.from_numpy(places(which, rows.shape, name).reshape(1, -1).copy()).expand_as(rows.x)
+        shapes = self.items.own_shapes(rows)
+        array = None if isinstance(which, slice) else as_array(which)
+        is_by_row = array is not None and array.dtype == bool and array.ndim == len(rows.shape) + 1
+        if is_by_row and array is not None and len(array) != len(shapes):
+            raise DataError(f"the {name} has rows for {len(array)} items, expected {len(shapes)}")
+        masks = torch.zeros_like(rows.x, dtype=torch.bool)
+        for row, shape in enumerate(shapes):
+            own = array[row] if is_by_row and array is not None else which
+            named = self.items.places(own, shape, name).ravel()
+            masks[row, : len(named)] = torch.from_numpy(named.copy())
+        return masks
 
     def plan(self, calls: int) -> ModelPlan:
         """The best schedule for a number of calls, from the model's loss profile, and what it costs.
@@ -451,6 +464,7 @@ class Model(nn.Module):
         >>> [round(ardm.load("text").plan(calls).bits / 250, 1) for calls in (10, 50)]
         [1.9, 1.8]
         """
+        self._check_numbers(calls)
         losses = planning_losses(self)
         warning = profile_warning(self.profile_source)
         return ModelPlan(**vars(plan(losses, calls)), losses=losses, warning=warning)
@@ -478,7 +492,9 @@ class Model(nn.Module):
 
     def _check_numbers(self, calls: int | None, **numbers: int | None) -> None:
         """Raise a UsageError for a number that is not positive, or for fewer calls than stages."""
-        for name, number in numbers.items():
+        for name, number in {"calls": calls, **numbers}.items():
+            if number is not None and not isinstance(number, int | np.integer):
+                raise UsageError(f"{name} must be a whole number, got {number!r}")
             if number is not None and number < 1:
                 raise UsageError(f"{name} must be positive, got {number}")
         if calls is not None and calls < self.ardm.num_stages:
@@ -492,10 +508,10 @@ class Model(nn.Module):
         return "random" if for_gaps and order.name == "strands" else order
 
     def _draw(
-        self, options: DrawOptions, calls: int | None, kind: ScheduleKind, shape: Shape | None, context: Any
+        self, options: DrawOptions, calls: int | None, kind: ScheduleKind, shape: AnyShape | None, context: Any
     ) -> Drawn:
         checked = check_context(self.network, context, options.num_items, self.device)
-        model = self.for_shape(shape or self.shape)
+        model = self.for_shape(self.shape if shape is None else as_shape(shape))
         return draw(model, make_schedule(model, calls, kind), options, context=checked)
 
     def _last(self, drawn: Drawn, length: int | None = None) -> Any:
@@ -504,6 +520,6 @@ class Model(nn.Module):
 
 def _check_order(order: str | None) -> str | None:
     """The order; a UsageError if there is none of this name."""
-    if order not in (None, "random", *ORDER_NAMES):
+    if order is not None and order not in ("random", *ORDER_NAMES):
         raise UsageError(f"the order must be one of random, {', '.join(ORDER_NAMES)}, got {order!r}")
     return order

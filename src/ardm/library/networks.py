@@ -29,7 +29,7 @@ from ardm.build import MIXTURES
 from ardm.config import MIXTURE_NAMES, ParametrizationName
 from ardm.depth import BaseDepthMap, absorbing
 from ardm.errors import UsageError
-from ardm.library.items import TokenItems, as_array
+from ardm.library.items import AnyShape, TokenItems, as_integers, as_shape
 from ardm.library.limited import LimitedClasses
 from ardm.library.model import Model
 from ardm.model import ARDM
@@ -38,9 +38,6 @@ from ardm.parametrizations import DataParametrization, DirectParametrization, Pa
 
 NumClasses = int | Sequence[int] | Int[np.ndarray, "..."] | Int[Tensor, "..."]
 """The number of classes of all variables, or of each."""
-
-AnyShape = int | Sequence[int] | Int[np.ndarray, "..."] | np.integer[Any]
-"""The number of variables of an item, or the sizes of its axes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +116,7 @@ def order_agnostic(
     """
     config = OwnConfig(
         num_classes=_counts(num_classes),
-        shape=_axes(shape),
+        shape=as_shape(shape),
         parametrization=parametrization,
         num_components=num_components,
         min_log_scale=min_log_scale,
@@ -150,7 +147,9 @@ def upscale(
     >>> ardm.upscale(Net(), num_classes=4, base=2, shape=(2, 2))
     Model of tokens: 4 variables, 4 classes, 2 stages, 16 parameters
     """
-    config = OwnConfig(num_classes=_counts(num_classes), shape=_axes(shape), base=base, parametrization=parametrization)
+    config = OwnConfig(
+        num_classes=_counts(num_classes), shape=as_shape(shape), base=base, parametrization=parametrization
+    )
     return model_around(network, config)
 
 
@@ -180,16 +179,5 @@ def _advice(network: Any) -> str:
     return "; call the class to make one" if isinstance(network, type) else ""
 
 
-def _axes(shape: AnyShape) -> Shape:
-    return tuple(_integers(shape, "an item's shape"))
-
-
 def _counts(num_classes: NumClasses) -> tuple[int, ...]:
-    return tuple(_integers(num_classes, "num_classes"))
-
-
-def _integers(values: Any, name: str) -> list[int]:
-    array = as_array(values)
-    if array.size and array.dtype.kind not in "iu":
-        raise UsageError(f"{name} must be a whole number or several, got {array.dtype}")
-    return array.ravel().tolist()
+    return tuple(as_integers(num_classes, "num_classes"))

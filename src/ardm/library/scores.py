@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float64, Int
 from torch import Tensor
 
-from ardm.errors import UsageError
+from ardm.errors import ArdmError, UsageError
 from ardm.library.items import Rows
 from ardm.likelihood import Z_95, Bound, bound, partial_bound, passes_in_words
 from ardm.model import Context
@@ -88,6 +88,8 @@ def score_rows(parts: Sequence[tuple[ModelOnDevice, Rows]], how: ScoreHow, conte
         np.add.at(bits, rows.owner.numpy(), row_bits.cpu().numpy())
         np.add.at(variables, rows.owner.numpy(), rows.num_scored.numpy())
         draws += row_draws
+    if np.isnan(bits).any():
+        raise ArdmError("the bits are not numbers: the network's outputs are not finite; `ardm.check` tells more")
     is_exact = how.order != "random"
     return Score(
         bits=bits,
