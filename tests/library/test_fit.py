@@ -423,5 +423,5 @@ def test_a_folder_belongs_to_its_data_and_its_steps(tmp_path):
 def test_arguments_that_fit_does_not_have():
     with pytest.raises(UsageError, match="fit has no argument lr; it has steps, minutes"):
         ardm.fit(small(), BITS, lr=0.1)
-    with pytest.raises(UsageError, match="give a function that makes the optimizer"):
+    with as_users_call(), pytest.raises(UsageError, match="give a function that makes the optimizer"):
         ardm.fit(small(), BITS, steps=1, optimizer=torch.optim.SGD(small().parameters(), lr=0.1))

@@ -409,7 +409,6 @@ def test_an_exact_models_own_order_is_the_default(saved):
         (lambda m: m.infill([0, 0, 0], [1], order="strands"), "strands order whole items only"),
         (lambda m: m.infill([0, 0, 0], [1], n=0), "n must be positive, got 0"),
         (lambda m: m.infill([0, 0, 0], [1], particles=0), "particles must be positive, got 0"),
-        (lambda m: m.sample(1.5), "n must be a whole number, got 1.5"),
         (lambda m: m.sample(shape=(2, 2)), r"expected a shape like \(3,\), got \(2, 2\)"),
         (lambda m: m.conditional([0, 0, 0], [1], order="foo"), "the order must be one of random, raster"),
         (lambda m: m.sample(calls=3), "nothing to plan from: this model's losses have not been measured"),

@@ -137,7 +137,7 @@ def _outputs(model: Model, items: Corrupted) -> Tensor:
     except IndexError as error:
         count = model.ardm.depth.num_values
         raise NetworkError(
-            f"the network cannot look up its inputs ({error}): they are 0..{count - 1}, so an embedding has {count} rows"
+            f"the network cannot look up its inputs ({error}); they are 0..{count - 1}: an embedding has {count} rows"
         ) from None
     except (ValueError, TypeError, RuntimeError) as error:
         raise NetworkError(str(error).splitlines()[0]) from None
