@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -15,6 +16,7 @@ from tiny_exact import tiny_exact
 
 import ardm
 from ardm.checkpoint import save_model
+from ardm.codec.format.options import OrderChoice
 from ardm.conditionals import conditional_bits
 from ardm.errors import DataError, UsageError
 from ardm.library.items import items_of
@@ -358,7 +360,9 @@ def test_an_exact_model_draws_in_its_own_order_by_default(saved, own, tmp_path, 
 @pytest.mark.parametrize("calls", [None, 2])
 def test_infill_draws_what_the_command_prints(saved, calls, capsys):
     model, path = saved
-    flags = ["-n", "3", "--seed", "5", "--order", "random", "--json"] + ([] if calls is None else ["--calls", str(calls)])
+    flags = ["-n", "3", "--seed", "5", "--order", "random", "--json"] + (
+        [] if calls is None else ["--calls", str(calls)]
+    )
     printed = json.loads(output(capsys, ["infill", str(path), "the c_t s__", *flags]))["samples"]
     assert model.infill("the c_t s__", n=3, calls=calls, order="random", seed=5) == printed
     assert all(len(text) == 11 and text.startswith("the c") for text in printed)
