@@ -499,7 +499,7 @@ def test_a_run_that_was_stopped_early_says_why_it_cannot_plan(run, capsys, tmp_p
     output(capsys, ["train", "text", *flags])
     status, error = fails(capsys, ["plan", str(tmp_path / "run"), "--calls", "8"])
     assert status == 2
-    assert "stopped before its losses were measured" in error
+    assert "losses have not been measured; continue its training" in error
     assert output(capsys, ["sample", str(tmp_path / "run"), "--calls", "8", "--schedule", "cosine"])
 
 

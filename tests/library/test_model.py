@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -15,6 +16,7 @@ from tiny_exact import tiny_exact
 
 import ardm
 from ardm.checkpoint import save_model
+from ardm.codec.format.options import OrderChoice
 from ardm.conditionals import conditional_bits
 from ardm.errors import DataError, UsageError
 from ardm.library.items import items_of
@@ -327,34 +329,59 @@ def test_sample_draws_what_the_command_prints(saved, order, capsys):
     assert model.sample(3, 4, order, seed=5, batch_size=2, temperature=0.7) == printed
 
 
-def test_chain_has_the_states_that_the_command_prints(saved, capsys):
+@pytest.mark.parametrize("calls", [6, 9])
+def test_chain_has_the_states_that_the_command_prints(saved, calls, capsys):
     model, path = saved
-    flags = ["-n", "2", "--calls", "9", "--seed", "1", "--chain", "--json"]
+    flags = ["-n", "2", "--calls", str(calls), "--seed", "1", "--batch-size", "1", "--chain", "--json"]
+    flags += ["--temperature", "0.7", "--top-p", "0.9"]
     printed = json.loads(output(capsys, ["sample", str(path), *flags]))
-    chain = model.chain(2, 9, "random", states=len(printed["state_calls"]), seed=1)
+    chain = model.chain(2, calls, seed=1, batch_size=1, temperature=0.7, top_p=0.9)
     assert chain.calls == printed["state_calls"]
+    assert len(chain.calls) == (calls if calls <= 8 else 5)
     assert [texts[0] for texts in chain.states][:-1] == printed["chains"][0][:-1]
+
+
+@pytest.mark.parametrize("own", ["raster", "strands"])
+def test_an_exact_model_draws_in_its_own_order_by_default(saved, own, tmp_path, capsys):
+    trained = saved[0].trained
+    coding = replace(trained.exact.coding, order=OrderChoice(name=own))
+    save_model(tmp_path / "own.model", replace(trained, exact=replace(trained.exact, coding=coding)))
+    model, path = ardm.load(tmp_path / "own.model", "cpu"), str(tmp_path / "own.model")
+    flags, how = ["-n", "3", "--calls", "4", "--json", "--device", "cpu"], {"n": 3, "calls": 4}
+    printed = json.loads(output(capsys, ["sample", path, *flags]))["samples"]
+    assert printed == model.sample(**how) == model.sample(**how, order=own) != model.sample(**how, order="random")
+    for_gaps, other = ("random", "raster") if own == "strands" else ("raster", "random")
+    text = "_" * 14
+    printed = json.loads(output(capsys, ["infill", path, text, *flags]))["samples"]
+    assert printed == model.infill(text, **how) == model.infill(text, **how, order=for_gaps)
+    assert printed != model.infill(text, **how, order=other)
 
 
 @pytest.mark.parametrize("calls", [None, 2])
 def test_infill_draws_what_the_command_prints(saved, calls, capsys):
     model, path = saved
-    flags = ["-n", "3", "--seed", "5", "--json"] + ([] if calls is None else ["--calls", str(calls)])
+    flags = ["-n", "3", "--seed", "5", "--order", "random", "--json"] + (
+        [] if calls is None else ["--calls", str(calls)]
+    )
     printed = json.loads(output(capsys, ["infill", str(path), "the c_t s__", *flags]))["samples"]
     assert model.infill("the c_t s__", n=3, calls=calls, order="random", seed=5) == printed
     assert all(len(text) == 11 and text.startswith("the c") for text in printed)
 
 
-@pytest.mark.parametrize(("order", "calls"), [("raster", None), ("reverse", 3), ("random", None), ("random", 4)])
-def test_score_gives_what_the_command_prints(saved, order, calls, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("order", "calls", "passes"),
+    [("raster", None, 2), ("reverse", 3, 2), ("random", None, 2), ("random", None, None), ("random", 4, 2)],
+)
+def test_score_gives_what_the_command_prints(saved, order, calls, passes, tmp_path, capsys):
     model, path = saved
     text = "the cat sat on the mat and the rat sat on the hat"[:48]
     (tmp_path / "text.txt").write_text(text)
-    flags = ["--order", order, "--passes", "2", "--seed", "3", "--split", "all", "--json"]
+    flags = ["--order", order, "--seed", "3", "--split", "all", "--json"]
+    flags += [] if passes is None else ["--passes", str(passes)]
     flags += [] if calls is None else ["--calls", str(calls)]
     printed = json.loads(output(capsys, ["eval", str(path), str(tmp_path / "text.txt"), *flags]))
     items = [text[start : start + 16] for start in range(0, 48, 16)]
-    score = model.score(items, order, calls, passes=2, seed=3)
+    score = model.score(items, order, calls, passes=passes, seed=3)
     assert score.bits_per_dim == pytest.approx(printed["bits_per_dim"], rel=1e-6)
     assert score.is_exact == printed["is_exact"]
     if score.is_exact:

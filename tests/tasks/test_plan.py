@@ -1,6 +1,7 @@
 """Losses, schedules and orders by name; a plan needs no network."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from tiny_exact import tiny_exact
 from ardm.checkpoint import save_model
 from ardm.codec.format.options import OrderChoice
 from ardm.errors import UsageError
+from ardm.names import AVERAGED, MEASURED, MEASURED_EARLIER
 from ardm.orders import halton, pseudorandom
 from ardm.planner import plan, plan_gaps
 from ardm.profile import Profile
@@ -19,10 +21,12 @@ from ardm.runtime.device import Runtime
 from ardm.schedule import cosine_schedule, full_schedule, uniform_schedule
 from ardm.tasks.load import LoadedModel
 from ardm.tasks.plan import (
+    default_order,
     make_orders,
     make_schedule,
     monotone_losses,
     planning_losses,
+    profile_warning,
     read_losses,
     read_profile,
     write_profile,
@@ -55,6 +59,23 @@ def test_a_profile_file_is_read_as_it_was_written(suffix, tmp_path):
     expected[1, 0] = np.nan
     np.testing.assert_array_equal(read_profile(path), expected)
     assert read_losses(path)[0].tolist() == [3, 2, 1]
+
+
+def test_only_losses_that_are_an_average_need_a_warning():
+    sources = (None, MEASURED, MEASURED_EARLIER, AVERAGED)
+    assert [bool(profile_warning(source)) for source in sources] == [False, False, False, True]
+
+
+@pytest.mark.parametrize(("own", "for_gaps"), [("pseudorandom", None), ("raster", None), ("strands", "random")])
+def test_the_default_order_is_an_exact_models_own(own, for_gaps):
+    trained, choice = tiny_exact("text"), OrderChoice(name=own, seed=7 * (own == "pseudorandom"))
+    trained = replace(trained, exact=replace(trained.exact, coding=replace(trained.exact.coding, order=choice)))
+    assert default_order(trained) == choice
+    assert default_order(trained, for_gaps=True) == (for_gaps or choice)
+
+
+def test_the_default_order_of_other_models_is_random():
+    assert default_order(None) == default_order(replace(tiny_exact("text"), exact=None)) == "random"
 
 
 def test_losses_that_were_not_measured_are_refused():

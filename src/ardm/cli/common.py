@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 
 OrderName = Literal["random", NamedOrder]
 Order = Annotated[OrderName, tyro.conf.arg(help="Order of the variables; random draws one for each item.")]
+OwnOrder = Annotated[
+    OrderName | None,
+    tyro.conf.arg(
+        help="Order of the variables; random draws one for each item.",
+        help_behavior_hint="(default: an exact model's own order, but random to fill gaps if that is strands; "
+        "random for other models)",
+    ),
+]
 CODING_ORDERS = f"{', '.join(name for name in ORDER_NAMES if name != 'pseudorandom')} or pseudorandom:SEED"
 OutputPath = Annotated[Path | None, tyro.conf.arg(aliases=["-o"])]
 BatchSize = Annotated[int, tyro.conf.arg(help="Rows that the network evaluates at once; lower it if memory runs out.")]
@@ -91,7 +99,7 @@ def require_calls(num_calls: int | None, num_stages: int) -> None:
 
 
 def warn_about_profile(loaded: "LoadedModel") -> None:
-    """Print a line on stderr if the profile from which schedules are planned was not measured with these weights."""
+    """Print a line on stderr if the profile from which schedules are planned is an average during training."""
     from ardm.tasks.plan import profile_warning
 
     if loaded.runtime.team.is_first and (warning := profile_warning(loaded.trained.profile_source)):

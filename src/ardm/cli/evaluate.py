@@ -59,8 +59,9 @@ class Evaluate:
     items: int | None = 1000
     """Number of items to score, evenly spread over the split (None for all)."""
     passes: int | None = None
-    """Passes over the items; more make the bound's interval narrower. Default: 1, but over 100 for a text
-    shorter than an item. With --calls, such a text is scored in one random order per pass, by default in one."""
+    """Passes over the items; more make the bound's interval narrower. Default: as many as the network needs to see at
+    least 128 rows, so 1 for 128 items or more. With --calls, a text shorter than an item is scored in one random order
+    per pass, by default in one."""
     profile: Path | None = None
     """Write the measured loss profile (bits, S x D) to this .npy or .json file (bound only)."""
     batch_size: BatchSize = 64
@@ -135,8 +136,7 @@ class Evaluate:
         from ardm.tasks.score import ScoreOptions, passes_for, score
 
         num_variables, is_estimated = x.shape[1], self.order == "random" and self.calls is None
-        is_short = is_estimated and num_variables < loaded.trained.model.num_variables
-        passes = self.passes or (passes_for(len(x)) if is_short else 1)
+        passes = self.passes or (passes_for(len(x)) if is_estimated else 1)
         options = ScoreOptions(num_passes=passes, batch_size=self.batch_size, seed=self.seed)
         if isinstance(loaded, LoadedBaseline) or is_estimated:
             with progress("bits" if isinstance(loaded, LoadedBaseline) else "bound", passes * len(x)) as advance:

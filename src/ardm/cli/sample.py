@@ -11,8 +11,8 @@ import tyro
 
 from ardm.cli.common import (
     Device,
-    Order,
     OutputPath,
+    OwnOrder,
     Seed,
     progress,
     require_calls,
@@ -23,6 +23,7 @@ from ardm.errors import UsageError
 from ardm.names import ScheduleKind
 
 if TYPE_CHECKING:
+    from ardm.codec.format.options import OrderChoice
     from ardm.media.medium import GappedItem, Medium
     from ardm.runtime.device import Runtime
     from ardm.tasks.draw import Drawn, DrawOptions
@@ -42,7 +43,7 @@ class SamplerFlags:
     (only an absorbing D3PM can take another number)."""
     schedule: ScheduleKind = "planned"
     """How --calls are spread over the steps."""
-    order: Order = "random"
+    order: OwnOrder = None
     temperature: float = 1.0
     """Below 1 sharpens the distribution; 1 samples from the model itself."""
     top_p: float = 1.0
@@ -97,13 +98,13 @@ class SamplerFlags:
         """Sample in this process."""
         raise NotImplementedError
 
-    def options(self, num_states: int) -> "DrawOptions":
-        """The flags that say how items are drawn."""
+    def options(self, num_states: int, order: "str | OrderChoice") -> "DrawOptions":
+        """The flags that say how items are drawn, and the order that they are drawn in."""
         from ardm.tasks.draw import DrawOptions
 
         return DrawOptions(
             num_items=self.n,
-            order=self.order,
+            order=order,
             temperature=self.temperature,
             top_p=self.top_p,
             batch_size=self.batch_size,
@@ -113,18 +114,21 @@ class SamplerFlags:
 
     def draw(self, loaded: "LoadedModel", medium: "Medium", gaps: "GappedItem | None" = None) -> None:
         """Draw items of an ARDM, or fill the gaps of one, and write them."""
+        from ardm.codec.format.options import OrderChoice
         from ardm.tasks.draw import draw
         from ardm.tasks.fill import fill
-        from ardm.tasks.plan import make_schedule
+        from ardm.tasks.plan import default_order, make_schedule
 
         model = loaded.ardm
         require_calls(self.calls, model.num_stages)
-        if self.calls is not None and self.schedule == "planned":
+        order = self.order or default_order(loaded.trained, for_gaps=gaps is not None)
+        ignores_plan = order in ("strands", OrderChoice(name="strands"))
+        if self.calls is not None and self.schedule == "planned" and not ignores_plan:
             warn_about_profile(loaded)
         steps = () if gaps is None else gaps.steps(model.num_stages)
         schedule = make_schedule(loaded, self.calls, self.schedule, *steps)
         verb = partial(draw, loaded, schedule) if gaps is None else partial(fill, loaded, gaps, schedule)
-        self.write(verb, schedule.num_calls, medium, loaded.runtime, gaps)
+        self.write(verb, schedule.num_calls, medium, loaded.runtime, order, gaps)
 
     def write(
         self,
@@ -132,12 +136,13 @@ class SamplerFlags:
         num_calls: int,
         medium: "Medium",
         runtime: "Runtime",
+        order: "str | OrderChoice" = "random",
         gaps: "GappedItem | None" = None,
     ) -> None:
         """Draw this process's batches, showing progress, and write all items from the first process."""
         from ardm.media.medium import Samples
 
-        options = self.options(self.check_output(medium, num_calls))
+        options = self.options(self.check_output(medium, num_calls), order)
         with progress("sampling", num_calls * len(runtime.team.share_of(len(options.sizes())))) as advance:
             drawn = draw(replace(options, on_call=partial(advance, 1)))
         if runtime.team.is_first:
@@ -170,7 +175,7 @@ class Sample(SamplerFlags):
         from ardm.tasks.draw import draw
         from ardm.tasks.load import with_diffusion_steps
 
-        if self.order != "random" or self.size is not None or self.top_p < 1 or self.temperature != 1:
+        if self.order not in (None, "random") or self.size is not None or self.top_p < 1 or self.temperature != 1:
             raise UsageError(
                 "a baseline samples as it was trained: leave out --order, --size, --temperature and --top-p"
             )
@@ -219,6 +224,6 @@ class Infill(SamplerFlags):
                 print("this model has one stage, so that its samples are exact without --particles", file=sys.stderr)
         flags.draw(loaded.for_shape(gaps.shape), medium, gaps)
 
-    def options(self, num_states: int) -> "DrawOptions":
-        """The flags that say how gaps are filled."""
-        return replace(super().options(num_states), particles=self.particles)
+    def options(self, num_states: int, order: "str | OrderChoice") -> "DrawOptions":
+        """The flags that say how gaps are filled, and the order that they are filled in."""
+        return replace(super().options(num_states, order), particles=self.particles)

@@ -34,6 +34,7 @@ from ardm.library.context import check_context, fresh_generator
 from ardm.library.items import AnyShape, Items, Rows, TokenItems, as_array, as_shape
 from ardm.library.limited import LimitedClasses
 from ardm.library.scores import Score, ScoreHow, given_of, score_rows
+from ardm.media import medium_of
 from ardm.model import ARDM
 from ardm.names import MEASURED, ORDER_NAMES, ProfileSource, ScheduleKind, Shape
 from ardm.objective import sample_step_loss
@@ -41,9 +42,9 @@ from ardm.planner import Plan, plan
 from ardm.profile import Profile
 from ardm.runtime.device import Runtime
 from ardm.sample import BATCH_SIZE
-from ardm.tasks.draw import Drawn, DrawOptions, draw
+from ardm.tasks.draw import Drawn, DrawOptions, draw, states_to_show
 from ardm.tasks.fill import fill
-from ardm.tasks.plan import make_orders, make_schedule, planning_losses, profile_warning
+from ardm.tasks.plan import default_order, make_orders, make_schedule, planning_losses, profile_warning
 from ardm.tasks.score import passes_for
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from ardm.library.networks import OwnConfig
 
 STATES_TO_SHOW = 5
-"""States of a chain by default."""
+"""States of a chain of many calls by default, for a network of your own."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -283,22 +284,38 @@ class Model(nn.Module):
         calls: int | None = None,
         order: str | None = None,
         *,
-        states: int = STATES_TO_SHOW,
+        states: int | None = None,
         schedule: ScheduleKind = "planned",
+        temperature: float = 1.0,
+        top_p: float = 1.0,
         context: Any = None,
         seed: int = 0,
         shape: AnyShape | None = None,
+        batch_size: int = BATCH_SIZE,
     ) -> Chain:
         """New items with the states that led to them: after the first call, the last, and some between.
+
+        By default these are the states that `ardm sample --chain` shows: all of up to eight calls, else a few.
 
         >>> import ardm
         >>> chain = ardm.load("text").chain(calls=10, states=3)
         >>> [text[0].count("_") for text in chain.states][-1]
         0
         """
-        self._check_numbers(calls, n=n, states=states)
-        options = DrawOptions(num_items=n, order=_check_order(order) or self._own_order(), seed=seed, num_states=states)
-        drawn = self._draw(options, calls, schedule, shape, context)
+        self._check_numbers(calls, n=n, states=states, batch_size=batch_size)
+        model = self.for_shape(self.shape if shape is None else as_shape(shape))
+        chosen = make_schedule(model, calls, schedule)
+        usual = STATES_TO_SHOW if self.trained is None else medium_of(self.trained).num_states
+        options = DrawOptions(
+            num_items=n,
+            order=_check_order(order) or self._own_order(),
+            temperature=temperature,
+            top_p=top_p,
+            batch_size=batch_size,
+            seed=seed,
+            num_states=states or states_to_show(chosen.num_calls, usual),
+        )
+        drawn = draw(model, chosen, options, context=check_context(self.network, context, n, self.device))
         shown = [self.items.shown(state, drawn.shape) for state in drawn.states]
         return Chain(calls=list(drawn.calls), states=shown)
 
@@ -502,10 +519,7 @@ class Model(nn.Module):
 
     def _own_order(self, *, for_gaps: bool = False) -> str | OrderChoice:
         """The order of an exact model; random orders for others, and for gaps where its own needs whole items."""
-        if self.trained is None or self.trained.exact is None:
-            return "random"
-        order = self.trained.exact.coding.order
-        return "random" if for_gaps and order.name == "strands" else order
+        return default_order(self.trained, for_gaps=for_gaps)
 
     def _draw(
         self, options: DrawOptions, calls: int | None, kind: ScheduleKind, shape: AnyShape | None, context: Any

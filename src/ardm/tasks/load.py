@@ -13,17 +13,12 @@ from ardm.model import ARDM
 from ardm.names import Shape
 from ardm.profile import Profile
 from ardm.runtime.device import Runtime
+from ardm.tasks.plan import Profiled
 
 
 @runtime_checkable
-class ModelOnDevice(Protocol):
+class ModelOnDevice(Profiled, Protocol):
     """An ARDM with its loss profile, and the device and the precision that it runs with."""
-
-    @property
-    def ardm(self) -> ARDM: ...
-
-    @property
-    def profile(self) -> Profile: ...
 
     @property
     def runtime(self) -> Runtime: ...

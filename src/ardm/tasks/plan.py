@@ -9,12 +9,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ardm.checkpoint import load_profile_and_source
+from ardm.checkpoint import TrainedModel, load_profile_and_source
 from ardm.codec.coding_plan import orders_and_schedule
 from ardm.codec.format.options import OrderChoice
 from ardm.errors import DataError, UsageError
 from ardm.model import ARDM
-from ardm.names import AVERAGED, MEASURED_EARLIER, ProfileSource, ScheduleKind, Shape, Smoothing
+from ardm.names import AVERAGED, ProfileSource, ScheduleKind, Shape, Smoothing
 from ardm.orders import random_stage_orders
 from ardm.planner import schedule_of_kind
 from ardm.pretrained import find_model
@@ -62,7 +62,7 @@ def read_losses_and_source(source: str | Path, method: Smoothing | None = None) 
 
 
 def profile_warning(source: ProfileSource | None) -> str:
-    """A warning about losses that were not measured with a model's own weights; empty for others.
+    """A warning about losses that are an average during training; empty for losses that were measured, even earlier.
 
     >>> from ardm.tasks.plan import profile_warning
     >>> profile_warning("average during training")
@@ -70,7 +70,7 @@ def profile_warning(source: ProfileSource | None) -> str:
     """
     if source == AVERAGED:
         return f"not measured: the losses are an {source}, higher than those of the model itself"
-    return f"the losses were {source}" if source == MEASURED_EARLIER else ""
+    return ""
 
 
 def read_profile(path: Path) -> Losses:
@@ -152,6 +152,22 @@ def make_schedule(
         return full_schedule(num_steps, num_stages=num_stages, first_step=first_step)
     losses = planning_losses(model, losses) if kind == "planned" else np.zeros((num_stages, num_steps))
     return schedule_of_kind(kind, losses, num_calls, first_step, num_steps)
+
+
+def default_order(trained: TrainedModel | None, *, for_gaps: bool = False) -> str | OrderChoice:
+    """The order in which items are drawn by default: an exact model's own, random orders for any other model.
+
+    Strands order whole items only, so that gaps are filled in random orders where strands are the model's own order.
+
+    >>> from ardm.tasks.load import load
+    >>> from ardm.tasks.plan import default_order
+    >>> default_order(load("text").trained).name, default_order(load("text").trained, for_gaps=True)
+    ('strands', 'random')
+    """
+    if trained is None or trained.exact is None:
+        return "random"
+    order = trained.exact.coding.order
+    return "random" if for_gaps and order.name == "strands" else order
 
 
 def make_orders(
