@@ -1,11 +1,12 @@
 # make demo: what the bundled models do, without a GPU, with a report to look at (a few minutes on 2 cores).
-# make test: lint, types and the test suite. make docs: the documentation, in site/. All make their own environment in .venv.
+# make test: lint, types and the test suite. make docs: the documentation, in site/. make notebooks: runs examples/notebooks
+# anew. All make their own environment in .venv.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow docs format clean
+.PHONY: demo test test-slow docs notebooks format clean
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "ardm needs Python 3.11 or newer")'
@@ -28,6 +29,9 @@ test-slow: $(VENV)/installed
 
 docs: $(VENV)/installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+notebooks: $(VENV)/installed
+	$(BIN)/python tools/run_notebooks.py
 
 format: $(VENV)/installed
 	$(BIN)/ruff format .

@@ -1,17 +1,16 @@
 """The documents agree with the software: commands can be given, examples run, and the site builds."""
 
-import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType
 
 import numpy as np
 import pytest
-from documents import README, ROOT, all_blocks, blocks, command_names, commands, run, spans
+from documents import README, ROOT, all_blocks, blocks, command_names, commands, load_script, run, spans
 from PIL import Image
 from tiny import TEXT
 
@@ -235,14 +234,3 @@ def complaint_about(arguments: list[str]) -> str:
     except UsageError as error:
         return str(error)
     return ""
-
-
-def load_script(path: str) -> ModuleType:
-    """A script of the repository, as a module."""
-    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look for their module there
-    spec.loader.exec_module(module)
-    return module

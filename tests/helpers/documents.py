@@ -1,10 +1,13 @@
 """Markdown documents as tests read them: blocks of code, and the commands in them."""
 
+import importlib.util
 import re
 import shlex
+import sys
 from glob import glob
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import get_args
 
 from ardm.cli.main import Command, main
@@ -57,3 +60,14 @@ def run(words: list[str]) -> None:
     assert main(arguments) == 0, words
     for flag, value in pairwise(arguments):
         assert flag not in ("-o", "--output") or Path(value).exists(), words
+
+
+def load_script(path: str) -> ModuleType:
+    """A script of the repository, as a module."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look for their module there
+    spec.loader.exec_module(module)
+    return module
