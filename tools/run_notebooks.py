@@ -7,6 +7,7 @@ Nothing of the machine is kept: neither times nor paths nor the version of Pytho
 """
 
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from nbclient import NotebookClient
 
 NOTEBOOKS = Path(__file__).parents[1] / "examples" / "notebooks"
 SECONDS_PER_CELL = 600
+CONTROL = re.compile(r"(\x1b\[[?\d;]*[A-Za-z]|[\r\n])")
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -58,7 +60,33 @@ def joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
             result[-1].text += output.text
         else:
             result.append(output)
+    for output in result:
+        if output.output_type == "stream":
+            output.text = on_screen(output.text)
     return result
+
+
+def on_screen(text: str) -> str:
+    """The lines that a terminal shows in the end; bars of progress overwrite themselves, and colours are left out.
+
+    >>> on_screen("1%\\r99%\\x1b[1m\\ndone\\n")
+    '99%\\ndone\\n'
+    """
+    rows, row, column = [""], 0, 0
+    for piece in CONTROL.split(text):
+        if piece == "\n":
+            row, column = row + 1, 0
+            rows += [""] * (row == len(rows))
+        elif piece == "\r":
+            column = 0
+        elif piece.startswith("\x1b") and piece.endswith("A"):
+            row = max(0, row - int(piece[2:-1] or 1))
+        elif piece.startswith("\x1b") and piece.endswith("K"):
+            rows[row] = ""
+        elif not piece.startswith("\x1b"):
+            rows[row] = rows[row][:column].ljust(column) + piece + rows[row][column + len(piece) :]
+            column += len(piece)
+    return "\n".join(rows)
 
 
 def main(names: list[str]) -> None:

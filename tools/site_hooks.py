@@ -1,11 +1,14 @@
 """What mkdocs calls while it builds the site.
 
 Some pages are not in `docs/`: the report of our runs is made when the site is built, and the cards of bundled models
-and two files of the repository's root are copied. Links to them are changed to lead there.
+and two files of the repository's root are copied. Notebooks become pages with their outputs. Links to all of these are
+changed to lead there.
 """
 
+import base64
 import contextlib
 import io
+import json
 import posixpath
 import re
 import tempfile
@@ -24,6 +27,12 @@ COPIED = {
     **{f"src/ardm/pretrained/{name}.md": f"models/{name}.md" for name in ("text", "images", "audio")},
 }
 """Files of the repository, and their pages of the site."""
+NOTEBOOKS = {
+    f"examples/notebooks/{name}.ipynb": f"notebooks/{name}.md"
+    for name in ("any-order-text", "inpainting-with-particles", "your-own-table", "a-codec-for-your-files")
+}
+"""Notebooks, and their pages of the site."""
+PAGES = COPIED | NOTEBOOKS
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
@@ -39,13 +48,37 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     for source, page in COPIED.items():
         text = relinked((root / source).read_text(encoding="utf-8"), source, page)
         files.append(File.generated(config, page, content=text))
+    for source, page in NOTEBOOKS.items():
+        text, pictures = notebook_page((root / source).read_text(encoding="utf-8"), Path(page).stem)
+        files.append(File.generated(config, page, content=relinked(text, source, page)))
+        for name, picture in pictures.items():
+            files.append(File.generated(config, f"notebooks/{name}", content=picture))
     return files
+
+
+def notebook_page(notebook: str, stem: str) -> tuple[str, dict[str, bytes]]:
+    """A notebook as Markdown with its outputs, and the pictures in it by name."""
+    parts: list[str] = []
+    pictures: dict[str, bytes] = {}
+    for cell in json.loads(notebook)["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            if "image/png" in data:
+                name = f"{stem}-{len(pictures)}.png"
+                pictures[name] = base64.b64decode("".join(data["image/png"]))
+                parts.append(f'<img src="../{name}" alt="The output of this cell">')
+            else:
+                shown = "".join(output.get("text", data.get("text/plain", ""))).strip("\n")
+                parts.append(f"```text\n{shown}\n```")
+    return "\n\n".join(parts) + "\n", pictures
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
     """A page whose links to copied files lead to their pages."""
     name = page.file.src_uri
-    return markdown if name in COPIED.values() else relinked(markdown, f"docs/{name}", name)
+    return markdown if name in PAGES.values() else relinked(markdown, f"docs/{name}", name)
 
 
 def relinked(text: str, source: str, page: str) -> str:
@@ -53,8 +86,8 @@ def relinked(text: str, source: str, page: str) -> str:
 
     def link(found: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), found[1]))
-        shown = COPIED.get(target, target.removeprefix("docs/"))
-        is_page = target in COPIED or target.startswith("docs/")
+        shown = PAGES.get(target, target.removeprefix("docs/"))
+        is_page = target in PAGES or target.startswith("docs/")
         return f"]({posixpath.relpath(shown, posixpath.dirname(page) or '.')}{found[2]})" if is_page else found[0]
 
     return re.sub(r"\]\((?![a-z]+:|#)([^)#]+)((?:#[^)]*)?)\)", link, text)

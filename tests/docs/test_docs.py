@@ -119,11 +119,15 @@ def test_the_site_builds(tmp_path):
     assert "<blockquote>" not in page
     model = (tmp_path / "api" / "model" / "index.html").read_text(encoding="utf-8")
     assert 'id="ardm.Model.infill"' in model
-    for copied in ("models/text", "contributing", "changelog"):
+    for copied in ("models/text", "contributing", "changelog", "notebooks/your-own-table"):
         assert (tmp_path / copied / "index.html").exists()
     report = (tmp_path / "comparisons" / "report" / "index.html").read_text(encoding="utf-8")
     assert "OA-ARDM" in report
     assert (tmp_path / "comparisons" / "loss-text8-oa.png").exists()
+    notebook = (tmp_path / "notebooks" / "your-own-table" / "index.html").read_text(encoding="utf-8")
+    pictures = re.findall(r'<img [^>]*src="([^"]+\.png)"', notebook)
+    assert len(pictures) >= 3
+    assert all((tmp_path / "notebooks" / "your-own-table" / name).exists() for name in pictures)
 
 
 def test_the_plan_of_larger_runs_is_up_to_date():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ardm.library.plots import MAX_STAIRS, draw_plan, grouped_losses, stair_edges, stair_heights
+from ardm.library.plots import MAX_STAIRS, draw_plan, grouped_losses, plan_figure, stair_edges, stair_heights
 from ardm.planner import plan
 
 
@@ -23,6 +23,11 @@ def test_one_stage_is_labelled_by_steps(tmp_path):
         "loss of a step (bits)",
     ):
         assert f"<!-- {text} -->" in drawn
+
+
+def test_a_notebook_gets_a_picture():
+    losses = np.array([[4.0, 3.0, 2.0, 1.0]])
+    assert plan_figure(losses, plan(losses, 2))._repr_png_().startswith(b"\x89PNG")
 
 
 def test_stages_are_numbered(tmp_path):

@@ -1,5 +1,6 @@
 """Figures of plans, with matplotlib (the `plots` extra)."""
 
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,11 +60,19 @@ def draw_plan(losses: Float[np.ndarray, "S D"], plan: Plan, path: Path, warning:
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """An empty figure; its size is in inches."""
+    """An empty figure, which a notebook shows whether or not pyplot was imported; its size is in inches."""
     require_matplotlib()
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained")
+    class ShownFigure(Figure):
+        """A figure with the picture that notebooks ask for."""
+
+        def _repr_png_(self) -> bytes:
+            picture = BytesIO()
+            self.savefig(picture, format="png", dpi=100)
+            return picture.getvalue()
+
+    return ShownFigure(figsize=(width, height), layout="constrained")
 
 
 def require_matplotlib() -> None:
