@@ -63,6 +63,8 @@ def joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
     for output in result:
         if output.output_type == "stream":
             output.text = on_screen(output.text)
+        elif "image/png" in output.data:
+            output.data.pop("image/jpeg", None)  # the same picture
     return result
 
 

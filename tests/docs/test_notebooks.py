@@ -108,6 +108,13 @@ def test_a_run_keeps_outputs_and_nothing_else(tmp_path):
     assert notebook.metadata.language_info == {"name": "python"}
 
 
+def test_bars_are_kept_as_they_end():
+    on_screen = runner().on_screen
+    assert on_screen("1%\r99%\x1b[1m\ndone\n") == "99%\ndone\n"
+    assert on_screen("\x1b[?25l\x1b[2Kbar\r\x1b[2Kbar 9%\n\x1b[1A\x1b[2Kend\n") == "end\n"
+    assert on_screen("one\r\ntwo\r\n") == "one\ntwo\n"
+
+
 @pytest.mark.filterwarnings("default")
 def test_an_error_in_a_cell_is_raised(tmp_path):
     script = runner()
