@@ -118,7 +118,9 @@ def test_bars_are_kept_as_they_end():
 @pytest.mark.filterwarnings("default")
 def test_an_error_in_a_cell_is_raised(tmp_path):
     script = runner()
-    with pytest.raises(script.CellExecutionError, match="ZeroDivisionError"):
+    from nbclient.exceptions import CellExecutionError
+
+    with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
         script.run_notebook(write_notebook(tmp_path / "some.ipynb", "1 / 0"))
 
 
