@@ -99,8 +99,8 @@ def write_notebook(path: Path, *sources: str) -> Path:
 
 @pytest.mark.filterwarnings("default")
 def test_a_run_keeps_outputs_and_nothing_else(tmp_path):
-    path = write_notebook(tmp_path / "some.ipynb", "print(1); print(2)", "3")
-    notebook = runner().run_notebook(path)
+    script = runner()
+    notebook = script.run_notebook(write_notebook(tmp_path / "some.ipynb", "print(1); print(2)", "3"))
     first, second = notebook.cells
     assert [output.text for output in first.outputs] == ["1\n2\n"]
     assert second.outputs[0].data["text/plain"] == "3"
