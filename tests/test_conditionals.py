@@ -281,21 +281,32 @@ def test_repetitions_count_by_what_they_explain():
     assert 0 < widths.max() < 0.05
 
 
-def test_several_places_share_one_call_of_each_stage():
-    """Each row of the table is the marginal of its place, under the schedule that reveals all places at once."""
+@pytest.mark.parametrize("starts", [(0, 1, 2), (0,)], ids=["one by one", "one call"])
+def test_each_of_several_places_has_the_table_of_its_place_alone(starts):
+    """The truth has only one place right after B, so nothing is known of how all places are drawn together."""
     case, order, x = three_stages(), (2, 1, 0), (0, 3, 0)
-    table = conditional_table(
-        case.model, torch.tensor([x]), torch.tensor([0, 2]), B, torch.tensor(order), particles=4000, batch_size=50000
-    )
-    schedule = Schedule(starts=((0, 1),) * 3, num_steps=3)
-    for (i, place), k in product(enumerate([0, 2]), range(5)):
-        item = tuple(k if d == place else value for d, value in enumerate(x))
-        sequence = ((1, 2, 0),) * 3
-        both, condition = (
-            probability(case, item, known, sequence, groups_of(schedule))
-            for known in (B | (torch.arange(3) == place), B)
-        )
-        assert abs(table.probs[0, i, k].item() - both / condition) < 3 * table.half_width[0, i, k].item() + 1e-12
+    schedule, places = Schedule(starts=(starts,) * 3, num_steps=3), [0, 2]
+    how = {"schedule": schedule, "particles": 3000, "batch_size": 50000}
+    table = conditional_table(case.model, torch.tensor([x]), torch.tensor(places), B, torch.tensor(order), **how)
+    cut = case.full_schedule()  # in groups of one: B, the place, the other
+    for (i, place), k in product(enumerate(places), range(5)):
+        item, target = tuple(k if d == place else value for d, value in enumerate(x)), torch.arange(3) == place
+        expected = 2 ** -true_bits(case, item, target, B, order, cut)
+        assert abs(table.probs[0, i, k].item() - expected) < 3 * table.half_width[0, i, k].item() + 1e-12
+    assert table.half_width.max() < 0.03
+
+
+@each_staged_case
+def test_rows_of_a_table_keep_their_places(name):
+    """Rows with places of their own, nothing given, against enumeration."""
+    case, order = STAGED[name](), (1, 2, 0)
+    x, places, nothing = torch.zeros(2, 3).long(), torch.tensor([[0, 1], [2, 0]]), ~A & A
+    how = {"particles": 1500, "batch_size": 50000}
+    table = conditional_table(case.model, x, places, nothing, torch.tensor(order), **how)
+    for row, i, k in product(range(2), range(2), range(case.num_classes)):
+        target = torch.arange(3) == places[row, i]
+        expected = 2 ** -true_bits(case, tuple((k * target).tolist()), target, nothing, order)
+        assert abs(table.probs[row, i, k].item() - expected) < 3 * table.half_width[row, i, k].item() + 1e-12
 
 
 def test_the_interval_of_a_table_covers_the_truth():

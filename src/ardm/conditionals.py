@@ -220,13 +220,15 @@ def conditional_table(
 ) -> ConditionalTable:
     """p(x_d = k | x_B) for M hidden places d of each item and all K classes k, where B = given.
 
-    The places, (M,) or (N, M) indices, are those revealed by one call of each stage right after B, so that a table is
-    the marginal of its place alone. Masks, order and schedule are those of `conditional_bits`.
+    Each of the places, (M,) or (N, M) indices, is revealed right after B in a group of its own, so that its table is
+    what `conditional_bits` gives with this place alone as the target. Masks, order and schedule are those of
+    `conditional_bits`.
 
-    Exact, with one call, in a one-stage model. With several stages each particle contributes the exact probabilities of
-    its last stage (Rao-Blackwell), weighted as in the draws of `fill_particles`; repetitions count in proportion to
-    their estimates of p(x_B). The table converges as particles grow, but a class whose coarse value no particle holds
-    has probability 0: for a rare class, use `conditional_bits` with the place as the target.
+    Exact, with one call for all places, in a one-stage model. With several stages every place has particles of its own,
+    so the cost grows with M. Each particle contributes the exact probabilities of its last stage (Rao-Blackwell),
+    weighted as in the draws of `fill_particles`; repetitions count in proportion to their estimates of p(x_B). The
+    table converges as particles grow, but a class whose coarse value no particle holds has probability 0: for a rare
+    class, use `conditional_bits` with the place as the target.
 
     >>> import ardm.build, ardm.presets, torch
     >>> model, d = ardm.build.build_ardm(ardm.presets.text8_small(), 4), torch.arange(250)
@@ -239,23 +241,30 @@ def conditional_table(
     hidden = torch.zeros_like(given).scatter(1, where, True)
     if (hidden & given).any() or (hidden.sum(1) != num_places).any():
         raise ValueError("places must be hidden and all different; leave out those that are given or repeated")
-    orders = given_first(given_first(_orders(model, x, order), given | hidden), given)
+    orders = given_first(_orders(model, x, order), given)
     x, schedule = _conditioned(model, x, given, orders, schedule)
     islands = _islands(model, particles, repetitions, generator, batch_size)
     probs = torch.zeros(*where.shape, model.num_classes, dtype=torch.float64, device=x.device)
     half_width = torch.zeros_like(probs)
     for rows, (count,) in _rows_alike(given.sum(1)):
-        together = _joined(schedule, count, count + num_places)
-        known = _Known(x=x, orders=orders, count=count, schedule=together, context=context).at(rows)
-        probs[rows], half_width[rows] = islands.table(known, where[rows])
+        known = _Known(x=x, orders=orders, count=count, schedule=_cut(schedule, count, count + 1), context=context)
+        probs[rows], half_width[rows] = _tables(islands, known.at(rows), where[rows])
     return ConditionalTable(probs=probs, half_width=half_width)
 
 
-def _joined(schedule: Schedule, first: int, last: int) -> Schedule:
-    """The schedule with one group from the first to the last step."""
-    cut = _cut(schedule, first, last)
-    starts = (tuple(start for start in starts if not first < start < last) for starts in cut.starts)
-    return replace(cut, starts=tuple(starts))
+def _tables(islands: "_Islands", known: _Known, where: Int[Tensor, "N M"]) -> tuple[Float64[Tensor, "N M K"], ...]:
+    """The tables of the places with their half-widths; with several stages, each place comes first in its own order."""
+    if islands.filter.model.num_stages == 1:
+        return islands.table(known, where)
+    (num_items, num_places), num_variables = where.shape, known.x.shape[1]
+    each = known.at(torch.arange(num_items, device=where.device).repeat_interleave(num_places))
+    place = where.reshape(-1, 1)
+    variables = torch.arange(num_variables, device=place.device)
+    is_known = revealed(ranks(each.orders[:, 0]), known.count)
+    orders = given_first(given_first(each.orders, is_known | (variables == place)), is_known)
+    tables = islands.table(replace(each, orders=orders), place)
+    probs, half_width = (table.view(num_items, num_places, -1) for table in tables)
+    return probs, half_width
 
 
 def _class_probs(children: ChildDistribution, num_classes: int) -> Float64[Tensor, "B M K"]:
