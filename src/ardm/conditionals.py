@@ -34,7 +34,7 @@ from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from ardm.distributions import ChildDistribution, Children, LogisticMixture, invert_cdf
-from ardm.likelihood import Z_95, check_items, exact_bits
+from ardm.likelihood import check_items, exact_bits, student_95
 from ardm.model import ARDM, Context, evaluating
 from ardm.orders import check_orders, given_first, ranks, revealed
 from ardm.sample import Given, check_chain, refine, sample_chain
@@ -176,7 +176,7 @@ def conditional_bits(
     for rows, (first, last) in _rows_alike(given.sum(1), (given | target).sum(1)):
         joint = _Known(x=x, orders=orders, count=last, schedule=_cut(schedule, first, last), context=context).at(rows)
         log_p[rows], variance[rows] = _conditional_nats(islands, joint, first)
-    half_width = torch.where(variance > 0, _t_95(repetitions - 1) * variance.sqrt(), 0.0)
+    half_width = torch.where(variance > 0, student_95(repetitions - 1) * variance.sqrt(), 0.0)
     return Conditional(bits=-log_p / math.log(2), half_width=half_width / math.log(2))
 
 
@@ -469,7 +469,7 @@ class _Islands:
             return mean, torch.zeros_like(mean)
         freedom = self.repetitions - 1
         variance = (shares * (tables - mean[:, None])).square().sum(1) * self.repetitions / max(freedom, 1)
-        return mean, variance.sqrt() * _t_95(freedom) if freedom else torch.full_like(mean, math.inf)
+        return mean, variance.sqrt() * student_95(freedom) if freedom else torch.full_like(mean, math.inf)
 
     def _rows(self, known: _Known) -> Sequence[Int[Tensor, "B"]]:
         """The rows of items, each repeated, in batches."""
@@ -556,15 +556,3 @@ def _cut(schedule: Schedule, *steps: int) -> Schedule:
     """The schedule with groups that also begin at these steps."""
     cuts = {step for step in steps if 0 < step < schedule.num_steps}
     return replace(schedule, starts=tuple(tuple(sorted({*starts, *cuts})) for starts in schedule.starts))
-
-
-STUDENT_95 = (math.inf, 12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624)
-"""The 97.5% points of Student's t with 0, 1, 2... degrees of freedom."""
-
-
-def _t_95(freedom: int) -> float:
-    """The 97.5% point of Student's t; beyond the table, by its expansion in 1/freedom."""
-    if freedom < len(STUDENT_95):
-        return STUDENT_95[freedom]
-    z = Z_95
-    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)

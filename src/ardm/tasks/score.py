@@ -118,7 +118,8 @@ def _score_marginals(
     kwargs: Any = {"batch_size": options.batch_size, "on_batch": options.on_batch, "team": loaded.runtime.team}
     with loaded.runtime.autocast():
         if is_random and schedule is None:
-            bits = partial_bound(model, x, scored, given, generator, num_passes=num_passes, **kwargs)
+            found = partial_bound(model, x, scored, given, generator, num_passes=num_passes, **kwargs)
+            bits = found.item_bits[None]
             name = f"bound over random orders, single steps, {passes_in_words(num_passes)}"
         else:
             schedule, num_draws = (
