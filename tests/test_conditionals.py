@@ -314,6 +314,52 @@ def test_the_interval_of_a_table_covers_the_truth():
         assert 0.92 < covered < 0.98
 
 
+# Given values that no particle explains
+
+
+def never_one(name="base2-4-direct"):
+    """Two stages; the second variable never has the last digit 1, so that it is 0 or 2."""
+    case = CASES[name]()
+    model = upscale(4, 2, 3, direct=True).model
+    with torch.no_grad():
+        model.network.table.copy_(case.model.network.table)
+        model.network.table[1, ..., 1, 3] = -math.inf
+    return model
+
+
+@pytest.mark.parametrize("repetitions", [1, 4])
+def test_bits_given_impossible_values_are_infinite(repetitions):
+    """No number is NaN, and nothing claims to be exact; other items keep their bits."""
+    model, x = never_one(), torch.tensor([[0, 1, 0], [0, 2, 0]])
+    for target in (A, ~B):  # a part of the rest, and all of it
+        found = conditional_bits(model, x, target, B, torch.arange(3), repetitions=repetitions)
+        assert found.bits.isinf().tolist() == [True, False]
+        assert found.half_width.isinf().tolist() == [True, repetitions == 1]
+        assert found.bits[0] > 0
+    impossible = conditional_bits(model, x, B, A, torch.arange(3), repetitions=repetitions)
+    assert impossible.bits.isinf().tolist() == [True, False]
+    assert impossible.half_width[0] == math.inf
+
+
+def test_tables_given_impossible_values_say_so():
+    model, x = never_one(), torch.tensor([[0, 1, 0]])
+    with pytest.raises(ValueError, match="in all 32 x 8 particles the given values have probability 0; ask for more"):
+        conditional_table(model, x, torch.tensor([0, 2]), B, torch.arange(3))
+
+
+def test_islands_without_an_explanation_do_not_count():
+    """The known value 1 is possible only after a coarse 1 elsewhere, which half of the islands of one particle miss."""
+    case = misleading()
+    with torch.no_grad():
+        table = case.model.network.table
+        table[1, :, :, 0, 3] = torch.where(table[1, :, :, 0, 3] > 0, 0.0, -math.inf)
+    how = {"particles": 1, "repetitions": 40}
+    table = conditional_table(
+        case.model, torch.tensor([[1, 0, 0]]), torch.tensor([2]), A, torch.tensor([0, 2, 1]), **how
+    )
+    assert table.probs[0, 0].tolist() == pytest.approx([0, 0, 0.5, 0.5], abs=1e-12)
+
+
 # Draws
 
 

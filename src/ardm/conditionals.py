@@ -157,7 +157,8 @@ def conditional_bits(
     order of the squared half-width. Exact are p(x_A, x_B) where A and B are everything, and p(x_B) where B is nothing.
     The interval is Student's, from the spread of the repetitions. It cannot know of values that no particle found, and
     too few particles mostly make p(x_B), and with it the bits, come out too small, and the interval too narrow:
-    where it is wider than about a bit, repeat with more particles until the result stays.
+    where it is wider than about a bit, repeat with more particles until the result stays. Where no particle explains
+    the given values, which may be impossible, both bits and half-width are infinite.
     The default generator has seed 0.
 
     >>> import ardm.build, ardm.presets, torch
@@ -196,7 +197,9 @@ def _conditional_nats(islands: "_Islands", joint: _Known, num_given: int) -> tup
         log_p, variance = islands.log_p(joint)
     if num_given > 0:
         log_given, given_variance = islands.log_p(replace(joint, count=num_given))
-        log_p, variance = log_p - log_given, variance + given_variance
+        is_unexplained = log_given.isneginf()
+        log_p = torch.where(is_unexplained, -math.inf, log_p - log_given)
+        variance = torch.where(is_unexplained, math.inf, variance + given_variance)
     return log_p, variance
 
 
@@ -228,7 +231,8 @@ def conditional_table(
     so the cost grows with M. Each particle contributes the exact probabilities of its last stage (Rao-Blackwell),
     weighted as in the draws of `fill_particles`; repetitions count in proportion to their estimates of p(x_B). The
     table converges as particles grow, but a class whose coarse value no particle holds has probability 0: for a rare
-    class, use `conditional_bits` with the place as the target.
+    class, use `conditional_bits` with the place as the target. A ValueError says that no particle explains the given
+    values of an item.
 
     >>> import ardm.build, ardm.presets, torch
     >>> model, d = ardm.build.build_ardm(ardm.presets.text8_small(), 4), torch.arange(250)
@@ -425,8 +429,13 @@ def _resample(
     """Q particles of each item, each old one copied in proportion to its weight, rounded up or down (systematic)."""
     offset = torch.rand(len(values), 1, generator=generator, device=values.device, dtype=torch.float64)
     points = (torch.arange(count, device=values.device) + offset) / count
-    source = invert_cdf(log_weights[:, None].expand(-1, count, -1), points)
+    source = invert_cdf(_even_if_zero(log_weights)[:, None].expand(-1, count, -1), points)
     return values.gather(1, source[..., None].expand(-1, -1, values.shape[-1]))
+
+
+def _even_if_zero(log_weights: Float64[Tensor, "N P"]) -> Float64[Tensor, "N P"]:
+    """The weights, or equal ones for an item whose particles all have weight 0."""
+    return log_weights.masked_fill(log_weights.isneginf().all(1, keepdim=True), 0.0)
 
 
 def _log_mean_exp(logs: Float64[Tensor, "N P"]) -> Float64[Tensor, "N"]:
@@ -449,8 +458,10 @@ class _Islands:
         parts = [self.filter.weighted(known.at(rows), weighs_first=True).log_p() for rows in self._rows(known)]
         logs = torch.cat(parts).view(-1, self.repetitions)
         mean = _log_mean_exp(logs)
-        shares = (logs - mean[:, None]).exp()
-        return mean, shares.var(1) / self.repetitions if self.repetitions > 1 else torch.full_like(mean, math.inf)
+        if self.repetitions == 1:
+            return mean, torch.full_like(mean, math.inf)
+        variance = (logs - mean[:, None]).exp().var(1) / self.repetitions
+        return mean, torch.where(mean.isneginf(), math.inf, variance)  # the logarithm of 0 is no estimate
 
     def table(
         self, known: _Known, where: Int[Tensor, "N M"]
@@ -460,10 +471,16 @@ class _Islands:
         for rows in self._rows(known):
             weighted = self.filter.weighted(known.at(rows), weighs_first=False)
             each = self.filter.last_probs(known.at(rows), weighted.values, where[rows])
-            probs.append((weighted.log_weights.softmax(1)[..., None, None] * each).sum(1))
+            probs.append((_even_if_zero(weighted.log_weights).softmax(1)[..., None, None] * each).sum(1))
             logs.append(weighted.log_p())
         tables = torch.cat(probs).unflatten(0, (-1, self.repetitions))
-        shares = torch.cat(logs).view(-1, self.repetitions).softmax(1)[..., None, None]
+        log_p = torch.cat(logs).view(-1, self.repetitions)
+        if log_p.isneginf().all(1).any():
+            raise ValueError(
+                f"in all {self.filter.particles} x {self.repetitions} particles the given values have probability 0; "
+                "ask for more particles, or give values that are possible under the model"
+            )
+        shares = log_p.softmax(1)[..., None, None]
         mean = (shares * tables).sum(1)
         if self.filter.model.num_stages == 1:
             return mean, torch.zeros_like(mean)

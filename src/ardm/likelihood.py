@@ -29,6 +29,8 @@ Batch = TypeVar("Batch", bound=tuple[Any, ...])
 OnBatch = Callable[[int], None]
 Weigh = Callable[[Tensor, Tensor, Tensor], Tensor]
 Z_95 = 1.959964
+MIN_COMPARABLE = 8
+"""So many pairs of draws tell the variance; fewer may be alike by chance."""
 MIN_ITEMS_PER_STEP = 4
 """Each step is a stratum if it has at least this many items per pass on average."""
 
@@ -265,19 +267,18 @@ def partial_bound(
     with evaluating(model):
         results = evaluate_batches(batches(), estimate, on_batch, team)
     bits = torch.cat([result.to(device) for result in results]).view(num_passes, num_items)
-    return _partial_bound(bits, places, count, num_variables)
+    return _partial_bound(bits, places, count)
 
 
-def _partial_bound(
-    bits: Float[Tensor, "P N"], places: Float[Tensor, "P N"], count: Int[Tensor, "N"], num_variables: int
-) -> PartialBound:
+def _partial_bound(bits: Float[Tensor, "P N"], places: Float[Tensor, "P N"], count: Int[Tensor, "N"]) -> PartialBound:
     """The result from estimates in bits, their places in [0, 1), and the number of scored variables of each item."""
-    shares = (places * num_variables).long()  # steps of whole items, so that those of long and short items compare
+    longest = int(count.max())
+    shares = (places * longest).long()  # steps of the longest item, so that those of long and short items compare
     mean = bits.mean(0).sum() / count.sum()
     return PartialBound(
         item_bits=bits.mean(0),
         item_residuals=stratified_residuals(bits - mean * count, shares),
-        draws_half_width=stratified_draws_half_width(bits, shares, 1, num_variables) * bits.shape[1],
+        draws_half_width=stratified_draws_half_width(bits, shares, 1, longest) * bits.shape[1],
         pass_bits=bits.gather(0, places.argsort(dim=0)),
     )
 
@@ -386,11 +387,11 @@ def _comparable(steps: Int[Tensor, "P N"], num_stages: int, num_variables: int) 
     """Which neighbours in an item's sequence of steps tell the variance of a draw.
 
     Losses jump between stages, and a little between steps. Where no stratum reaches over the boundaries of stages (of
-    steps), no draw varies by the jump, and neighbours count only if they are in one stage (at one step).
+    steps), no draw varies by the jump, and neighbours count only if they are in one stage (at one step), if these are enough.
     """
     for size in (1, num_variables):
         alike = (steps // size).diff(dim=0) == 0
-        if len(steps) * size % (num_stages * num_variables) == 0 and alike.any():
+        if len(steps) * size % (num_stages * num_variables) == 0 and int(alike.sum()) >= MIN_COMPARABLE:
             return alike
     return torch.ones_like(steps[1:], dtype=torch.bool)
 

@@ -102,7 +102,7 @@ def mean_bits_of_known(case, x, known):
 @pytest.mark.parametrize("passes", [1, 2])
 def test_the_interval_over_items_is_calibrated(missing, passes):
     """Fresh items each time: 95% of the intervals hold the population's mean, and they are not too wide."""
-    case, model = around("oa-3-in-data")
+    case, model = around("oa-2")
     masks = [(True, True, True), *([(True, False, True), (False, False, True)] if missing else [])]
     population = list(product(case.items(), masks))
     bits = sum(mean_bits_of_known(case, x, known) for x, known in population)
