@@ -387,7 +387,8 @@ def _comparable(steps: Int[Tensor, "P N"], num_stages: int, num_variables: int) 
     """Which neighbours in an item's sequence of steps tell the variance of a draw.
 
     Losses jump between stages, and a little between steps. Where no stratum reaches over the boundaries of stages (of
-    steps), no draw varies by the jump, and neighbours count only if they are in one stage (at one step), if these are enough.
+    steps), no draw varies by the jump, and neighbours count only if they are in one stage (at one step), as long as
+    there are enough of them.
     """
     for size in (1, num_variables):
         alike = (steps // size).diff(dim=0) == 0

@@ -18,7 +18,7 @@ from ardm.names import ScheduleKind
 from ardm.profile import Profile
 from ardm.tasks.load import ModelOnDevice
 from ardm.tasks.plan import make_schedule
-from ardm.tasks.score import schedule_bits
+from ardm.tasks.score import bits_under_schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,4 +216,4 @@ def _whole_bits(
         scored = torch.ones_like(rows.x, dtype=torch.bool) if rows.scored is None else rows.scored
         part = {"scored": scored[chosen].to(x.device), "given": given_of(rows)[chosen].to(x.device)}
     options: Any = {"context": context, "batch_size": how.batch_size}
-    return schedule_bits(ardm, x, schedule, how.order, generator, **part, **options)
+    return bits_under_schedule(ardm, x, schedule, how.order, generator, **part, **options)
