@@ -409,7 +409,7 @@ def student_95(freedom: float | int) -> float:
 
     >>> from ardm.likelihood import student_95
     >>> [round(student_95(freedom), 2) for freedom in (0, 1, 2.5, 7, 1000)]
-    [inf, 12.71, 3.6, 2.36, 1.96]
+    [inf, 12.71, 3.59, 2.36, 1.96]
     """
     if freedom < 1:
         return math.inf
