@@ -1,6 +1,6 @@
 import math
 import random
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 import torch
@@ -18,6 +18,7 @@ from ardm.likelihood import (
     schedule_bits_bound,
     stratified_draws_half_width,
     stratified_half_width,
+    student_95,
     variable_bits,
 )
 from ardm.model import ARDM, evaluating
@@ -296,9 +297,23 @@ def test_the_interval_over_draws_is_calibrated(shape, num_items, num_passes, gen
         assert ratio < 1.5 if len(items[0]) * num_passes < 30 else ratio < 1.2
 
 
-@pytest.mark.parametrize(("freedom", "quantile"), [(2, 4.303), (3, 3.182), (10, 2.228), (30, 2.042), (1e6, 1.960)])
+@pytest.mark.parametrize(
+    ("freedom", "quantile"),
+    [
+        *[(0, math.inf), (0.5, math.inf), (1, 12.706205), (2, 4.302653), (3, 3.182446), (7, 2.364624), (8, 2.306004)],
+        *[(10, 2.228139), (15, 2.131450), (30, 2.042272), (1000, 1.962339), (1e6, 1.959966)],
+    ],
+)
 def test_students_quantile(freedom, quantile):
-    assert likelihood._student_95(float(freedom)) == pytest.approx(quantile, rel=0.035)
+    assert student_95(freedom) == pytest.approx(quantile, rel=3e-4)
+
+
+def test_students_quantile_falls_between_the_rows_of_the_table():
+    """At 1.5 and 4.5 degrees it is 6.017 and 2.659, and it has no steps."""
+    values = [student_95(1 + number / 50) for number in range(500)]
+    assert values == sorted(values, reverse=True)
+    assert max(a / b for a, b in pairwise(values)) < 1.05
+    assert (student_95(1.5), student_95(4.5)) == (pytest.approx(6.017, rel=0.03), pytest.approx(2.659, rel=0.002))
 
 
 @pytest.mark.parametrize("num_passes", [2, 3, 4, 24])
@@ -517,8 +532,7 @@ def test_partial_bounds_are_unbiased_for_every_target_and_given(name, num_passes
     target, given = (torch.stack(sets).repeat(copies, 1) for sets in zip(*pairs, strict=True))
     items = torch.where(target | given, torch.tensor(x), 99)  # what is neither is never read
     bits = partial_bound(case.model, items, target, given, generator, num_passes=num_passes, batch_size=1000)
-    assert bits.shape == (num_passes, len(items))
-    by_pair = bits.mean(0).view(copies, len(pairs))
+    by_pair = bits.item_bits.view(copies, len(pairs))
     for values, (one_target, one_given) in zip(by_pair.T, pairs, strict=True):
         truth = mean_part_bits(case, x, one_target, one_given)
         assert abs(values.mean().item() - truth) < 4.5 * values.std().item() / math.sqrt(copies) + 1e-9
@@ -529,10 +543,45 @@ def test_passes_of_a_partial_bound_are_strata(generator):
     case = CASES["oa-2"]()
     x = torch.tensor([[1, 0, 1]]).expand(50, -1)
     every, none = torch.ones_like(x, dtype=torch.bool), torch.zeros_like(x, dtype=torch.bool)
-    bits = partial_bound(case.model, x, every, none, generator, num_passes=3)
+    bits = partial_bound(case.model, x, every, none, generator, num_passes=3).pass_bits
     first = 3 * case.component_nats((1, 0, 1), 0, 0) / math.log(2)
     assert bits[0].tolist() == pytest.approx([first] * 50, rel=1e-12)
     assert len(set(bits[1].tolist())) > 1
+
+
+def step_model(num_variables):
+    """A model whose losses depend on the step alone."""
+    model = order_agnostic(2, num_variables).model
+    revealed = torch.tensor([mask.bit_count() for mask in range(2**num_variables)])
+    with torch.no_grad():
+        model.network.table.zero_()[..., 1] = 2.0 * revealed[:, None, None]
+    return model
+
+
+@pytest.mark.parametrize("num_passes", [1, 2, 3])
+def test_steps_of_a_partial_bound_are_strata_over_items_too(num_passes, generator):
+    """As many items at each of the two steps give the exact mean, and intervals that know it."""
+    model, x = step_model(3), torch.zeros(48, 3, dtype=torch.long)
+    scored = torch.tensor([True, True, False]).expand(48, -1)
+    found = partial_bound(model, x, scored, ~scored & False, generator, num_passes=num_passes)
+    exact = sum(math.log2(1 + math.exp(2.0 * t)) for t in range(2))
+    assert found.item_bits.mean().item() == pytest.approx(exact, rel=1e-12)
+
+
+@pytest.mark.parametrize(("num_items", "num_passes"), [(1, 3), (1, 8), (3, 2), (3, 3), (3, 4), (3, 8)])
+def test_the_interval_over_draws_of_a_partial_bound_covers_the_truth(num_items, num_passes, generator):
+    case = order_agnostic(2, 4)
+    x, target = random.Random(6).choices(case.items(), k=num_items), torch.tensor([True, True, False, True])
+    scored = target.expand(num_items, -1)
+    truth = sum(mean_part_bits(case, each, target, ~target & False) for each in x)
+    results = [
+        partial_bound(case.model, torch.tensor(x), scored, ~scored & False, generator, num_passes=num_passes)
+        for _ in range(300)
+    ]
+    errors = torch.stack([found.item_bits.sum() for found in results]) - truth
+    widths = torch.tensor([found.draws_half_width for found in results])
+    assert (errors.abs() <= widths).double().mean() >= 0.89
+    assert abs(errors.mean()) < 4 * errors.std() / math.sqrt(300)
 
 
 def test_partial_bounds_run_in_eval_mode(generator):
@@ -596,7 +645,7 @@ def test_bounds_keep_their_contexts():
     kinds = [
         lambda m, **c: bound(m, items, torch.Generator().manual_seed(1), num_passes=3, batch_size=3, **c).item_bits,
         lambda m, **c: schedule_bits_bound(m, items, full_schedule(3), torch.Generator().manual_seed(1), **c),
-        lambda m, **c: partial_bound(m, items, scored, ~scored, torch.Generator().manual_seed(1), **c)[0],
+        lambda m, **c: partial_bound(m, items, scored, ~scored, torch.Generator().manual_seed(1), **c).item_bits,
     ]
     for score in kinds:
         expected = torch.where(labels == 0, score(own[0]), score(own[1]))

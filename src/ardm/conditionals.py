@@ -34,7 +34,7 @@ from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from ardm.distributions import ChildDistribution, Children, LogisticMixture, invert_cdf
-from ardm.likelihood import Z_95, check_items, exact_bits
+from ardm.likelihood import check_items, exact_bits, student_95
 from ardm.model import ARDM, Context, evaluating
 from ardm.orders import check_orders, given_first, ranks, revealed
 from ardm.sample import Given, check_chain, refine, sample_chain
@@ -157,7 +157,8 @@ def conditional_bits(
     order of the squared half-width. Exact are p(x_A, x_B) where A and B are everything, and p(x_B) where B is nothing.
     The interval is Student's, from the spread of the repetitions. It cannot know of values that no particle found, and
     too few particles mostly make p(x_B), and with it the bits, come out too small, and the interval too narrow:
-    where it is wider than about a bit, repeat with more particles until the result stays.
+    where it is wider than about a bit, repeat with more particles until the result stays. Where no particle explains
+    the given values, which may be impossible, both bits and half-width are infinite.
     The default generator has seed 0.
 
     >>> import ardm.build, ardm.presets, torch
@@ -176,7 +177,7 @@ def conditional_bits(
     for rows, (first, last) in _rows_alike(given.sum(1), (given | target).sum(1)):
         joint = _Known(x=x, orders=orders, count=last, schedule=_cut(schedule, first, last), context=context).at(rows)
         log_p[rows], variance[rows] = _conditional_nats(islands, joint, first)
-    half_width = torch.where(variance > 0, _t_95(repetitions - 1) * variance.sqrt(), 0.0)
+    half_width = torch.where(variance > 0, student_95(repetitions - 1) * variance.sqrt(), 0.0)
     return Conditional(bits=-log_p / math.log(2), half_width=half_width / math.log(2))
 
 
@@ -196,7 +197,9 @@ def _conditional_nats(islands: "_Islands", joint: _Known, num_given: int) -> tup
         log_p, variance = islands.log_p(joint)
     if num_given > 0:
         log_given, given_variance = islands.log_p(replace(joint, count=num_given))
-        log_p, variance = log_p - log_given, variance + given_variance
+        is_unexplained = log_given.isneginf()
+        log_p = torch.where(is_unexplained, -math.inf, log_p - log_given)
+        variance = torch.where(is_unexplained, math.inf, variance + given_variance)
     return log_p, variance
 
 
@@ -220,13 +223,16 @@ def conditional_table(
 ) -> ConditionalTable:
     """p(x_d = k | x_B) for M hidden places d of each item and all K classes k, where B = given.
 
-    The places, (M,) or (N, M) indices, are those revealed by one call of each stage right after B, so that a table is
-    the marginal of its place alone. Masks, order and schedule are those of `conditional_bits`.
+    Each of the places, (M,) or (N, M) indices, is revealed right after B in a group of its own, so that its table is
+    what `conditional_bits` gives with this place alone as the target. Masks, order and schedule are those of
+    `conditional_bits`.
 
-    Exact, with one call, in a one-stage model. With several stages each particle contributes the exact probabilities of
-    its last stage (Rao-Blackwell), weighted as in the draws of `fill_particles`; repetitions count in proportion to
-    their estimates of p(x_B). The table converges as particles grow, but a class whose coarse value no particle holds
-    has probability 0: for a rare class, use `conditional_bits` with the place as the target.
+    Exact, with one call for all places, in a one-stage model. With several stages every place has particles of its own,
+    so the cost grows with M. Each particle contributes the exact probabilities of its last stage (Rao-Blackwell),
+    weighted as in the draws of `fill_particles`; repetitions count in proportion to their estimates of p(x_B). The
+    table converges as particles grow, but a class whose coarse value no particle holds has probability 0: for a rare
+    class, use `conditional_bits` with the place as the target. A ValueError says that no particle explains the given
+    values of an item.
 
     >>> import ardm.build, ardm.presets, torch
     >>> model, d = ardm.build.build_ardm(ardm.presets.text8_small(), 4), torch.arange(250)
@@ -239,23 +245,30 @@ def conditional_table(
     hidden = torch.zeros_like(given).scatter(1, where, True)
     if (hidden & given).any() or (hidden.sum(1) != num_places).any():
         raise ValueError("places must be hidden and all different; leave out those that are given or repeated")
-    orders = given_first(given_first(_orders(model, x, order), given | hidden), given)
+    orders = given_first(_orders(model, x, order), given)
     x, schedule = _conditioned(model, x, given, orders, schedule)
     islands = _islands(model, particles, repetitions, generator, batch_size)
     probs = torch.zeros(*where.shape, model.num_classes, dtype=torch.float64, device=x.device)
     half_width = torch.zeros_like(probs)
     for rows, (count,) in _rows_alike(given.sum(1)):
-        together = _joined(schedule, count, count + num_places)
-        known = _Known(x=x, orders=orders, count=count, schedule=together, context=context).at(rows)
-        probs[rows], half_width[rows] = islands.table(known, where[rows])
+        known = _Known(x=x, orders=orders, count=count, schedule=_cut(schedule, count, count + 1), context=context)
+        probs[rows], half_width[rows] = _tables(islands, known.at(rows), where[rows])
     return ConditionalTable(probs=probs, half_width=half_width)
 
 
-def _joined(schedule: Schedule, first: int, last: int) -> Schedule:
-    """The schedule with one group from the first to the last step."""
-    cut = _cut(schedule, first, last)
-    starts = (tuple(start for start in starts if not first < start < last) for starts in cut.starts)
-    return replace(cut, starts=tuple(starts))
+def _tables(islands: "_Islands", known: _Known, where: Int[Tensor, "N M"]) -> tuple[Float64[Tensor, "N M K"], ...]:
+    """The tables of the places with their half-widths; with several stages, each place comes first in its own order."""
+    if islands.filter.model.num_stages == 1:
+        return islands.table(known, where)
+    (num_items, num_places), num_variables = where.shape, known.x.shape[1]
+    each = known.at(torch.arange(num_items, device=where.device).repeat_interleave(num_places))
+    place = where.reshape(-1, 1)
+    variables = torch.arange(num_variables, device=place.device)
+    is_known = revealed(ranks(each.orders[:, 0]), known.count)
+    orders = given_first(given_first(each.orders, is_known | (variables == place)), is_known)
+    tables = islands.table(replace(each, orders=orders), place)
+    probs, half_width = (table.view(num_items, num_places, -1) for table in tables)
+    return probs, half_width
 
 
 def _class_probs(children: ChildDistribution, num_classes: int) -> Float64[Tensor, "B M K"]:
@@ -416,8 +429,13 @@ def _resample(
     """Q particles of each item, each old one copied in proportion to its weight, rounded up or down (systematic)."""
     offset = torch.rand(len(values), 1, generator=generator, device=values.device, dtype=torch.float64)
     points = (torch.arange(count, device=values.device) + offset) / count
-    source = invert_cdf(log_weights[:, None].expand(-1, count, -1), points)
+    source = invert_cdf(_even_if_zero(log_weights)[:, None].expand(-1, count, -1), points)
     return values.gather(1, source[..., None].expand(-1, -1, values.shape[-1]))
+
+
+def _even_if_zero(log_weights: Float64[Tensor, "N P"]) -> Float64[Tensor, "N P"]:
+    """The weights, or equal ones for an item whose particles all have weight 0."""
+    return log_weights.masked_fill(log_weights.isneginf().all(1, keepdim=True), 0.0)
 
 
 def _log_mean_exp(logs: Float64[Tensor, "N P"]) -> Float64[Tensor, "N"]:
@@ -440,8 +458,10 @@ class _Islands:
         parts = [self.filter.weighted(known.at(rows), weighs_first=True).log_p() for rows in self._rows(known)]
         logs = torch.cat(parts).view(-1, self.repetitions)
         mean = _log_mean_exp(logs)
-        shares = (logs - mean[:, None]).exp()
-        return mean, shares.var(1) / self.repetitions if self.repetitions > 1 else torch.full_like(mean, math.inf)
+        if self.repetitions == 1:
+            return mean, torch.full_like(mean, math.inf)
+        variance = (logs - mean[:, None]).exp().var(1) / self.repetitions
+        return mean, torch.where(mean.isneginf(), math.inf, variance)  # the logarithm of 0 is no estimate
 
     def table(
         self, known: _Known, where: Int[Tensor, "N M"]
@@ -451,16 +471,22 @@ class _Islands:
         for rows in self._rows(known):
             weighted = self.filter.weighted(known.at(rows), weighs_first=False)
             each = self.filter.last_probs(known.at(rows), weighted.values, where[rows])
-            probs.append((weighted.log_weights.softmax(1)[..., None, None] * each).sum(1))
+            probs.append((_even_if_zero(weighted.log_weights).softmax(1)[..., None, None] * each).sum(1))
             logs.append(weighted.log_p())
         tables = torch.cat(probs).unflatten(0, (-1, self.repetitions))
-        shares = torch.cat(logs).view(-1, self.repetitions).softmax(1)[..., None, None]
+        log_p = torch.cat(logs).view(-1, self.repetitions)
+        if log_p.isneginf().all(1).any():
+            raise ValueError(
+                f"in all {self.filter.particles} x {self.repetitions} particles the given values have probability 0; "
+                "ask for more particles, or give values that are possible under the model"
+            )
+        shares = log_p.softmax(1)[..., None, None]
         mean = (shares * tables).sum(1)
         if self.filter.model.num_stages == 1:
             return mean, torch.zeros_like(mean)
         freedom = self.repetitions - 1
         variance = (shares * (tables - mean[:, None])).square().sum(1) * self.repetitions / max(freedom, 1)
-        return mean, variance.sqrt() * _t_95(freedom) if freedom else torch.full_like(mean, math.inf)
+        return mean, variance.sqrt() * student_95(freedom) if freedom else torch.full_like(mean, math.inf)
 
     def _rows(self, known: _Known) -> Sequence[Int[Tensor, "B"]]:
         """The rows of items, each repeated, in batches."""
@@ -547,15 +573,3 @@ def _cut(schedule: Schedule, *steps: int) -> Schedule:
     """The schedule with groups that also begin at these steps."""
     cuts = {step for step in steps if 0 < step < schedule.num_steps}
     return replace(schedule, starts=tuple(tuple(sorted({*starts, *cuts})) for starts in schedule.starts))
-
-
-STUDENT_95 = (math.inf, 12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624)
-"""The 97.5% points of Student's t with 0, 1, 2... degrees of freedom."""
-
-
-def _t_95(freedom: int) -> float:
-    """The 97.5% point of Student's t; beyond the table, by its expansion in 1/freedom."""
-    if freedom < len(STUDENT_95):
-        return STUDENT_95[freedom]
-    z = Z_95
-    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)

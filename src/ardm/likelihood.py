@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ardm.depth import check_classes
 from ardm.model import ARDM, Context, evaluating
-from ardm.objective import Corrupted, corrupt, step_loss, stratified_passes
+from ardm.objective import Corrupted, corrupt, step_loss, stratified_passes, stratified_places
 from ardm.orders import check_orders, given_first, random_orders, random_stage_orders, ranks
 from ardm.profile import Profile
 from ardm.schedule import Schedule, check_fits
@@ -29,6 +29,8 @@ Batch = TypeVar("Batch", bound=tuple[Any, ...])
 OnBatch = Callable[[int], None]
 Weigh = Callable[[Tensor, Tensor, Tensor], Tensor]
 Z_95 = 1.959964
+MIN_COMPARABLE = 8
+"""So many pairs of draws tell the variance; fewer may be alike by chance."""
 MIN_ITEMS_PER_STEP = 4
 """Each step is a stratum if it has at least this many items per pass on average."""
 
@@ -114,6 +116,8 @@ class Bound(Estimate):
     profile: Profile
     item_bits: Float[Tensor, "N"]
     """The estimate for each item, in bits."""
+    item_residuals: Float[Tensor, "N"]
+    """What `half_width` counts of each item, in bits: see `stratified_residuals`."""
     draws_half_width: float
     """Half the 95% interval over draws of steps and orders for these very items; infinite after a single pass.
 
@@ -171,6 +175,7 @@ def bound(
         estimator=f"bound over random orders, stratified steps, {passes_in_words(num_passes)}",
         profile=profile,
         item_bits=bits.mean(0) * model.num_variables,
+        item_residuals=stratified_residuals(bits, steps) * model.num_variables,
         draws_half_width=stratified_draws_half_width(bits, steps, model.num_stages, model.num_variables),
     )
 
@@ -186,6 +191,27 @@ def _batches(
         yield corrupt(model.depth, x[item], step // num_variables, step % num_variables, rank, own)
 
 
+@dataclass(frozen=True, kw_only=True)
+class PartialBound:
+    """A bound on the bits of parts of items: see `partial_bound`.
+
+    >>> import torch
+    >>> from ardm.likelihood import PartialBound
+    >>> one = torch.ones(1)
+    >>> PartialBound(item_bits=one, item_residuals=one, draws_half_width=0.5, pass_bits=one[None]).item_bits.tolist()
+    [1.0]
+    """
+
+    item_bits: Float[Tensor, "N"]
+    """The estimate for each item, in bits."""
+    item_residuals: Float[Tensor, "N"]
+    """Each item's bits less what its scored variables cost on average, and less what its steps have in common."""
+    draws_half_width: float
+    """Half the 95% interval of the sum of `item_bits` over draws of steps and orders; infinite after a single pass."""
+    pass_bits: Float[Tensor, "P N"]
+    """The estimates of single steps, each item's in rising order of its steps."""
+
+
 @torch.no_grad()
 def partial_bound(
     model: ARDM,
@@ -199,17 +225,18 @@ def partial_bound(
     batch_size: int = 64,
     on_batch: OnBatch = lambda num_rows: None,
     team: Processes = ALONE,
-) -> Float[Tensor, "P N"]:
+) -> PartialBound:
     """Unbiased estimates, in bits, of the bound on -log2 p(x_A | x_B) with A = scored and B = given.
 
-    A row of estimates for each pass, whose mean is the estimate; passes are strata of each item's steps, in rising
-    order. Variables that are neither scored nor given stay hidden. The model must have one stage.
+    In each pass every item is scored at one of its steps |B|..|A|+|B|-1 in one random order. Steps, as shares of the
+    way through A, are stratified over the items of a pass and over the passes of an item, as in `bound`. Variables that
+    are neither scored nor given stay hidden. The model must have one stage.
 
     >>> import ardm.build, ardm.presets, torch
     >>> model, d = ardm.build.build_ardm(ardm.presets.text8_small(), 4), torch.arange(250).expand(2, -1)
     >>> x, generator = torch.zeros(2, 250).long(), torch.Generator()
-    >>> ardm.likelihood.partial_bound(model, x, d < 3, d > 9, generator, num_passes=2).round().tolist()
-    [[6.0, 6.0], [6.0, 6.0]]
+    >>> ardm.likelihood.partial_bound(model, x, d < 3, d > 9, generator, num_passes=2).item_bits.round().tolist()
+    [6.0, 6.0]
     """
     if model.num_stages > 1:
         raise ValueError(f"parts of items need a one-stage model; this one has {model.num_stages} stages")
@@ -219,9 +246,8 @@ def partial_bound(
         raise ValueError("each item must have a scored variable, and none that is both scored and given")
     x = torch.where(scored | given, x, 0)
     check_items(x, model.num_variables, model.depth.num_classes, num_passes)
-    strata = torch.arange(num_passes, device=device)[:, None]
-    jitter = torch.rand(num_passes, num_items, generator=generator, device=device, dtype=torch.float64)
-    t = first + ((strata + jitter) / num_passes * count).long().minimum(count - 1)  # (P, N)
+    places = stratified_places(num_passes, num_items, generator)
+    t = first + (places * count).long().minimum(count - 1)  # (P, N)
 
     def batches() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         for rows in torch.arange(t.numel(), device=device).split(batch_size):
@@ -240,7 +266,21 @@ def partial_bound(
 
     with evaluating(model):
         results = evaluate_batches(batches(), estimate, on_batch, team)
-    return torch.cat([result.to(device) for result in results]).view(num_passes, num_items)
+    bits = torch.cat([result.to(device) for result in results]).view(num_passes, num_items)
+    return _partial_bound(bits, places, count)
+
+
+def _partial_bound(bits: Float[Tensor, "P N"], places: Float[Tensor, "P N"], count: Int[Tensor, "N"]) -> PartialBound:
+    """The result from estimates in bits, their places in [0, 1), and the number of scored variables of each item."""
+    longest = int(count.max())
+    shares = (places * longest).long()  # steps of the longest item, so that those of long and short items compare
+    mean = bits.mean(0).sum() / count.sum()
+    return PartialBound(
+        item_bits=bits.mean(0),
+        item_residuals=stratified_residuals(bits - mean * count, shares),
+        draws_half_width=stratified_draws_half_width(bits, shares, 1, longest) * bits.shape[1],
+        pass_bits=bits.gather(0, places.argsort(dim=0)),
+    )
 
 
 def passes_in_words(num_passes: int) -> str:
@@ -260,9 +300,21 @@ def stratified_half_width(bits: Float[Tensor, "P N"], steps: Int[Tensor, "P N"])
     steps: about sqrt(P N) runs, each with several items. The interval holds whether steps are stratified over the
     passes of an item or drawn independently.
     """
-    num_passes, num_items = bits.shape
-    if num_items < 2:
+    if bits.shape[1] < 2:
         return math.inf
+    return Z_95 * math.sqrt(stratified_residuals(bits, steps).square().mean().item() / bits.shape[1])
+
+
+def stratified_residuals(bits: Float[Tensor, "P N"], steps: Int[Tensor, "P N"]) -> Float[Tensor, "N"]:
+    """The residual of each item after its steps' expected losses, from which `stratified_half_width` comes.
+
+    >>> import torch
+    >>> from ardm.likelihood import stratified_residuals
+    >>> bits, steps = torch.tensor([[1.0, 3.0, 1.0, 3.0]]), torch.tensor([[0, 1, 0, 1]])
+    >>> stratified_residuals(bits.repeat(1, 2), steps.repeat(1, 2)).tolist()
+    [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    """
+    num_passes, num_items = bits.shape
     _, stratum, counts = steps.flatten().unique(return_inverse=True, return_counts=True)
     if len(counts) * MIN_ITEMS_PER_STEP > num_items:
         num_runs = max(1, min(int(bits.numel() ** 0.5), num_items // 4))
@@ -272,8 +324,7 @@ def stratified_half_width(bits: Float[Tensor, "P N"], steps: Int[Tensor, "P N"])
     residual = bits.flatten() - _means(bits.flatten(), stratum)
     distinct = _distinct_items(stratum, counts, num_items)
     corrections = (distinct / (distinct - 1).clamp(min=1)).sqrt()[stratum]  # each mean was fitted to so many items
-    by_item = (residual * corrections).view(num_passes, num_items).mean(0)
-    return Z_95 * math.sqrt(by_item.square().mean().item() / num_items)
+    return (residual * corrections).view(num_passes, num_items).mean(0)
 
 
 def _means(values: Float[Tensor, "V"], group: Int[Tensor, "V"]) -> Float[Tensor, "V"]:
@@ -308,7 +359,7 @@ def stratified_draws_half_width(
     chosen = _comparable(steps, num_stages, num_variables)
     squares = (bits - common).diff(dim=0)[chosen].square()
     variance = squares.sum().item() / (2 - removed[chosen]).sum().item()
-    return _student_95(len(squares) * 2 / 3) * math.sqrt(variance / bits.numel())
+    return student_95(max(len(squares) * 2 / 3, 1.0)) * math.sqrt(variance / bits.numel())
 
 
 def _in_common(
@@ -336,21 +387,43 @@ def _comparable(steps: Int[Tensor, "P N"], num_stages: int, num_variables: int) 
     """Which neighbours in an item's sequence of steps tell the variance of a draw.
 
     Losses jump between stages, and a little between steps. Where no stratum reaches over the boundaries of stages (of
-    steps), no draw varies by the jump, and neighbours count only if they are in one stage (at one step).
+    steps), no draw varies by the jump, and neighbours count only if they are in one stage (at one step), as long as
+    there are enough of them.
     """
     for size in (1, num_variables):
         alike = (steps // size).diff(dim=0) == 0
-        if len(steps) * size % (num_stages * num_variables) == 0 and alike.any():
+        if len(steps) * size % (num_stages * num_variables) == 0 and int(alike.sum()) >= MIN_COMPARABLE:
             return alike
     return torch.ones_like(steps[1:], dtype=torch.bool)
 
 
-def _student_95(freedom: float) -> float:
-    """The 97.5% quantile of Student's distribution, by the first terms of its expansion (Abramowitz & Stegun 26.7.5).
+STUDENT_95 = (math.inf, 12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624)
+"""The 97.5% quantiles of Student's distribution with 0, 1, 2... degrees of freedom."""
 
-    It is 3% too small for 2 degrees of freedom, and a quarter too small for 1.
+
+def student_95(freedom: float | int) -> float:
+    """The 97.5% quantile of Student's distribution with any number of degrees of freedom, of which 0 have no interval.
+
+    It comes from a table, and beyond that from its expansion in 1/freedom (Abramowitz & Stegun 26.7.5). Between the
+    rows of the table, its logarithm is interpolated in 1/freedom.
+
+    >>> from ardm.likelihood import student_95
+    >>> [round(student_95(freedom), 2) for freedom in (0, 1, 2.5, 7, 1000)]
+    [inf, 12.71, 3.59, 2.36, 1.96]
     """
-    z, n = Z_95, max(freedom, 1.0)
+    if freedom < 1:
+        return math.inf
+    low = int(freedom)
+    if freedom > len(STUDENT_95) - 1:
+        return _student_expansion(freedom)
+    if freedom == low:
+        return STUDENT_95[low]
+    share = (1 / low - 1 / freedom) / (1 / low - 1 / (low + 1))
+    return STUDENT_95[low] ** (1 - share) * STUDENT_95[low + 1] ** share
+
+
+def _student_expansion(n: float | int) -> float:
+    z = Z_95
     terms = (z, (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384)
     return math.fsum(term / n**power for power, term in enumerate(terms))
 

@@ -70,17 +70,26 @@ def stratified_passes(
     >>> (steps // 3).sort(dim=1).values.tolist(), (steps // 4).sort(dim=0).values.T.tolist()
     ([[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3]], [[0, 1, 2], [0, 1, 2], [0, 1, 2], [0, 1, 2]])
     """
-    cells = _spread_cells(num_passes, num_items, generator)
-    jitter = torch.rand(cells.shape, generator=generator, device=generator.device, dtype=torch.float64)
-    steps = ((cells + jitter) * (num_steps / cells.numel())).long()
+    steps = (_jittered_cells(num_passes, num_items, generator) * (num_steps / (num_passes * num_items))).long()
     return steps.clamp_(max=num_steps - 1)
 
 
-def stratified_places(num_items: int, generator: torch.Generator) -> Float64[Tensor, "B"]:
-    """A place in [0, 1) for each item: uniform for each, spread evenly over the items."""
-    strata = torch.randperm(num_items, generator=generator, device=generator.device)
-    jitter = torch.rand(num_items, generator=generator, device=generator.device, dtype=torch.float64)
-    return (strata + jitter) / num_items
+def stratified_places(num_passes: int, num_items: int, generator: torch.Generator) -> Float64[Tensor, "P N"]:
+    """Places in [0, 1) for P passes over N items: uniform for each, spread evenly as the steps of `stratified_passes`.
+
+    >>> import torch
+    >>> from ardm.objective import stratified_places
+    >>> places = stratified_places(3, 4, torch.Generator())
+    >>> (places * 12).long().flatten().sort().values.tolist()
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]
+    """
+    return _jittered_cells(num_passes, num_items, generator) / (num_passes * num_items)
+
+
+def _jittered_cells(num_passes: int, num_items: int, generator: torch.Generator) -> Float64[Tensor, "P N"]:
+    """Numbers in 0..P N: the cells in random places, and uniform within each."""
+    cells = _spread_cells(num_passes, num_items, generator)
+    return cells + torch.rand(cells.shape, generator=generator, device=generator.device, dtype=torch.float64)
 
 
 def _spread_cells(num_passes: int, num_items: int, generator: torch.Generator) -> Int[Tensor, "P N"]:
@@ -183,7 +192,7 @@ def sample_step_loss(
         raise ValueError("an upscale model sees the coarse digits of all variables, so none may be missing")
     num_items, num_variables = x.shape
     observed = num_variables - missing.sum(dim=1)
-    t = (stratified_places(num_items, generator) * observed).long().minimum(observed - 1)
+    t = (stratified_places(1, num_items, generator)[0] * observed).long().minimum(observed - 1)
     orders = random_orders(num_items, num_variables, generator) if rank is None else ranks(rank)
     rank = ranks(given_first(orders[:, None], ~missing)[:, 0])
     x, stage = x.masked_fill(missing, 0), torch.zeros_like(t)

@@ -113,7 +113,7 @@ def test_intervals_over_draws_hold():
     scores = [model.score([x], passes=32, seed=seed) for seed in range(40)]
     assert all(score.half_width == math.inf for score in scores)
     far = sum(abs(score.bits_per_dim - truth) > score.draws_half_width for score in scores)
-    assert far <= 8
+    assert 0 < far <= 8
 
 
 def test_intervals_over_items_weigh_longer_items_more():

@@ -90,6 +90,16 @@ def test_tables_of_upscale_models_come_close():
     assert table[0] == pytest.approx(expected, abs=0.05)
 
 
+def test_tables_of_several_hidden_places_are_those_of_each_alone():
+    """By enumeration: each hidden place comes right after what is known, in every stage."""
+    case, model = around("base2-4-direct")
+    table = model.table([1.0, NAN, NAN], particles=4000, repetitions=8)
+    for row, (order, place) in zip(table, [((0, 1, 2), 1), ((0, 2, 1), 2)], strict=True):
+        probs = joint(case, order)
+        expected = [2 ** -bits_given(probs, [1, k, k], [place], [0]) for k in range(4)]
+        assert row == pytest.approx(expected, abs=0.01)
+
+
 def test_each_item_has_its_context():
     first, second = CASES["oa-2"]().model.network, other_table()
     model = ardm.order_agnostic(Conditional([first, second]), 2, 3)

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from ardm.errors import ArdmError, UsageError
 from ardm.library.items import Rows
-from ardm.likelihood import Z_95, Bound, bound, partial_bound, passes_in_words
+from ardm.likelihood import Z_95, bound, partial_bound, passes_in_words
 from ardm.model import Context
 from ardm.names import ScheduleKind
 from ardm.profile import Profile
 from ardm.tasks.load import ModelOnDevice
 from ardm.tasks.plan import make_schedule
-from ardm.tasks.score import schedule_bits
+from ardm.tasks.score import bits_under_schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,27 +80,59 @@ class Score:
 def score_rows(parts: Sequence[tuple[ModelOnDevice, Rows]], how: ScoreHow, context: Context, unit: str) -> Score:
     """The score of rows, of one or several shapes, each with the model for its shape."""
     number = 1 + max(int(rows.owner.max()) for _, rows in parts)
-    bits, variables, draws = np.zeros(number), np.zeros(number, np.int64), 0.0
-    profile = None
+    bits, variables = np.zeros(number), np.zeros(number, np.int64)
+    found = []
     for model, rows in parts:
         own = None if context is None else context[rows.owner.to(context.device)]
-        row_bits, row_draws, profile = _bits_of(model, rows, how, own)
-        np.add.at(bits, rows.owner.numpy(), row_bits.cpu().numpy())
+        found.append(_bits_of(model, rows, how, own))
+        np.add.at(bits, rows.owner.numpy(), found[-1].bits.cpu().numpy())
         np.add.at(variables, rows.owner.numpy(), rows.num_scored.numpy())
-        draws += row_draws
     if np.isnan(bits).any():
         raise ArdmError("the bits are not numbers: the network's outputs are not finite; `ardm.check` tells more")
     is_exact = how.order != "random"
     return Score(
         bits=bits,
         num_variables=variables,
-        half_width=ratio_half_width(bits, variables),
-        draws_half_width=Z_95 * math.sqrt(draws) / variables.sum(),
+        half_width=_half_width([(rows, part) for (_, rows), part in zip(parts, found, strict=True)], bits, variables),
+        draws_half_width=math.hypot(*(part.draws_half_width for part in found)) / variables.sum(),
         unit=unit,
         is_exact=is_exact,
         estimator=_estimator(how),
-        profile=profile if len(parts) == 1 else None,
+        profile=found[0].profile if len(parts) == 1 else None,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _RowBits:
+    """The bits of the rows of one shape."""
+
+    bits: Float64[Tensor, "R"]
+    residuals: Float64[Tensor, "R"] | None = None
+    """The bits less what the rows have in common, for a bound from stratified steps: see `likelihood.bound`."""
+    draws_half_width: float = 0.0
+    """Half the 95% interval of the sum of the bits over random draws."""
+    profile: Profile | None = None
+
+
+def _half_width(
+    parts: Sequence[tuple[Rows, _RowBits]], bits: Float64[np.ndarray, "N"], variables: Int[np.ndarray, "N"]
+) -> float:
+    """Half the 95% interval of the mean bits per variable over items, from what stratified steps leave of their spread.
+
+    Residuals of a part are relative to its own mean. For a single part this is the half-width of its bound.
+    """
+    if any(part.residuals is None for _, part in parts):
+        return ratio_half_width(bits, variables)
+    if len(bits) < 2:
+        return math.inf
+    residuals, mean = np.zeros(len(bits)), bits.sum() / variables.sum()
+    for rows, part in parts:
+        assert part.residuals is not None
+        count = rows.num_scored.to(part.bits.device)
+        own_mean = part.bits.sum() / count.sum()
+        np.add.at(residuals, rows.owner.numpy(), (part.residuals + (own_mean - mean) * count).cpu().numpy())
+    correction = 1 if len(parts) == 1 else len(bits) / (len(bits) - 1)
+    return float(Z_95 * math.sqrt(correction * np.square(residuals).sum()) / variables.sum())
 
 
 def ratio_half_width(bits: Float64[np.ndarray, "N"], variables: Int[np.ndarray, "N"]) -> float:
@@ -120,10 +152,8 @@ def _estimator(how: ScoreHow) -> str:
     return f"{name}, {how.schedule} schedule of {how.calls} calls"
 
 
-def _bits_of(
-    model: ModelOnDevice, rows: Rows, how: ScoreHow, context: Context
-) -> tuple[Float64[Tensor, "R"], float, Profile | None]:
-    """The bits of each row, the variance of their sum over random draws, and the measured profile."""
+def _bits_of(model: ModelOnDevice, rows: Rows, how: ScoreHow, context: Context) -> _RowBits:
+    """The bits of each row with their intervals."""
     runtime, x = model.runtime, rows.x.to(model.runtime.device)
     generator = torch.Generator(runtime.device).manual_seed(how.seed)
     with runtime.autocast():
@@ -133,32 +163,23 @@ def _bits_of(
         for chosen, first, last in _groups(rows):
             own = None if context is None else context[chosen]
             bits[chosen] = _whole_bits(model, x[chosen], rows, chosen, (first, last), how, own, generator)
-    return bits, 0.0, None
+    return _RowBits(bits=bits)
 
 
 def _bound(
     model: ModelOnDevice, x: Tensor, rows: Rows, how: ScoreHow, context: Context, generator: torch.Generator
-) -> tuple[Float64[Tensor, "R"], float, Profile | None]:
-    if rows.scored is None:
-        whole: Bound = bound(
-            model.ardm, x, generator, context=context, num_passes=how.passes, batch_size=how.batch_size
+) -> _RowBits:
+    """The bound of whole rows, or of parts; whole rows among parts share the strata of these."""
+    kwargs: Any = {"context": context, "num_passes": how.passes, "batch_size": how.batch_size}
+    if rows.scored is None or bool(rows.scored.all()):
+        whole = bound(model.ardm, x, generator, **kwargs)
+        draws = whole.draws_half_width * x.numel()
+        return _RowBits(
+            bits=whole.item_bits, residuals=whole.item_residuals, draws_half_width=draws, profile=whole.profile
         )
-        spread = whole.draws_half_width / Z_95 * x.numel()
-        return whole.item_bits, spread**2, whole.profile
-    bits = partial_bound(
-        model.ardm,
-        x,
-        rows.scored.to(x.device),
-        given_of(rows).to(x.device),
-        generator,
-        context=context,
-        num_passes=how.passes,
-        batch_size=how.batch_size,
-    )
-    if how.passes < 2:
-        return bits[0], math.inf, None
-    variance = bits.diff(dim=0).square().sum(0) / (2 * (how.passes - 1) * how.passes)  # passes are sorted by step
-    return bits.mean(0), float(variance.sum()), None
+    scored, given = rows.scored.to(x.device), given_of(rows).to(x.device)
+    part = partial_bound(model.ardm, x, scored, given, generator, **kwargs)
+    return _RowBits(bits=part.item_bits, residuals=part.item_residuals, draws_half_width=part.draws_half_width)
 
 
 def given_of(rows: Rows) -> Bool[Tensor, "R D"]:
@@ -197,4 +218,4 @@ def _whole_bits(
         scored = torch.ones_like(rows.x, dtype=torch.bool) if rows.scored is None else rows.scored
         part = {"scored": scored[chosen].to(x.device), "given": given_of(rows)[chosen].to(x.device)}
     options: Any = {"context": context, "batch_size": how.batch_size}
-    return schedule_bits(ardm, x, schedule, how.order, generator, **part, **options)
+    return bits_under_schedule(ardm, x, schedule, how.order, generator, **part, **options)

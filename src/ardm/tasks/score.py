@@ -89,7 +89,7 @@ def score(
         if order == "random" and schedule is None:
             return bound(model, x, generator, num_passes=options.num_passes, **kwargs)
         schedule = schedule or make_schedule(loaded)
-        bits = schedule_bits(model, x, schedule, order, generator, **kwargs)
+        bits = bits_under_schedule(model, x, schedule, order, generator, **kwargs)
     name = "bound over random orders" if order == "random" else f"exact, {order} order"
     name = f"{name}, {schedule_name or f'{schedule.num_calls} calls'}"
     return mean_bits(bits, model.num_variables, name, is_exact=order != "random")
@@ -118,7 +118,8 @@ def _score_marginals(
     kwargs: Any = {"batch_size": options.batch_size, "on_batch": options.on_batch, "team": loaded.runtime.team}
     with loaded.runtime.autocast():
         if is_random and schedule is None:
-            bits = partial_bound(model, x, scored, given, generator, num_passes=num_passes, **kwargs)
+            found = partial_bound(model, x, scored, given, generator, num_passes=num_passes, **kwargs)
+            bits = found.item_bits[None]
             name = f"bound over random orders, single steps, {passes_in_words(num_passes)}"
         else:
             schedule, num_draws = (
@@ -126,7 +127,7 @@ def _score_marginals(
                 num_passes * is_random or 1,
             )
             x, scored, given = (values.repeat(num_draws, 1) for values in (x, scored, given))
-            bits = schedule_bits(model, x, schedule, order, generator, scored=scored, given=given, **kwargs)
+            bits = bits_under_schedule(model, x, schedule, order, generator, scored=scored, given=given, **kwargs)
             bits = bits.view(num_draws, num_items)
             drawn = f"bound, mean over {num_draws} random order{'s' * (num_draws > 1)}"
             name = (
@@ -135,7 +136,7 @@ def _score_marginals(
     return mean_bits(bits.mean(0), num_variables, f"{name}, the other variables hidden", is_exact=not is_random)
 
 
-def schedule_bits(
+def bits_under_schedule(
     model: ARDM,
     x: Int[Tensor, "N D"],
     schedule: Schedule,
@@ -156,9 +157,9 @@ def schedule_bits(
 
     >>> import ardm, torch
     >>> from ardm.tasks.load import load
-    >>> from ardm.tasks.score import schedule_bits
+    >>> from ardm.tasks.score import bits_under_schedule
     >>> model, x = load("text").ardm, torch.zeros(1, 250, dtype=torch.int64)
-    >>> schedule_bits(model, x, ardm.uniform_schedule(250, 2), "raster", torch.Generator()).shape
+    >>> bits_under_schedule(model, x, ardm.uniform_schedule(250, 2), "raster", torch.Generator()).shape
     torch.Size([1])
     """
     kwargs: Any = {"context": context, "batch_size": batch_size, "on_batch": on_batch, "team": team}
