@@ -10,8 +10,8 @@ from serving import with_profile
 from table_model import CASES, ONE_STAGE
 from tiny_exact import tiny_exact
 
-from ardm.errors import DataError, UsageError
 from ardm.conditionals import conditional_bits
+from ardm.errors import DataError, UsageError
 from ardm.likelihood import Bound, bound, exact_bits, schedule_bits_bound
 from ardm.model import ARDM
 from ardm.runtime.device import Runtime
