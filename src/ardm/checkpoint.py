@@ -257,7 +257,7 @@ def _trained(tensors: dict[str, Tensor], description: dict[str, Any], device: to
 
 
 def _profile_source(profile: Profile, config: RunConfig, description: dict[str, Any]) -> ProfileSource:
-    """What a file says about its profile.
+    """The origin of a profile, as its file states it.
 
     Older files say nothing: if they were written before the last step, an average has an observation for every item
     of every step, and other profiles come from the last evaluation.

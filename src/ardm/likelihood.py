@@ -117,7 +117,7 @@ class Bound(Estimate):
     item_bits: Float[Tensor, "N"]
     """The estimate for each item, in bits."""
     item_residuals: Float[Tensor, "N"]
-    """What `half_width` counts of each item, in bits: see `stratified_residuals`."""
+    """The deviation of each item that `half_width` counts, in bits: see `stratified_residuals`."""
     draws_half_width: float
     """Half the 95% interval over draws of steps and orders for these very items; infinite after a single pass.
 
@@ -323,7 +323,7 @@ def stratified_residuals(bits: Float[Tensor, "P N"], steps: Int[Tensor, "P N"]) 
         counts = stratum.bincount()
     residual = bits.flatten() - _means(bits.flatten(), stratum)
     distinct = _distinct_items(stratum, counts, num_items)
-    corrections = (distinct / (distinct - 1).clamp(min=1)).sqrt()[stratum]  # each mean was fitted to so many items
+    corrections = (distinct / (distinct - 1).clamp(min=1)).sqrt()[stratum]  # each mean was fitted to its items
     return (residual * corrections).view(num_passes, num_items).mean(0)
 
 

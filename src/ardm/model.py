@@ -18,7 +18,7 @@ PerItem = Int[Tensor, "B"]
 Where = Int[Tensor, "B N"]
 Outputs = Float[Tensor, "B *shape O"]
 Context = Shaped[Tensor, "B *context"] | None
-"""What a conditional model knows of each item beside its variables: a label, an embedding; None without any."""
+"""Facts about each item that a conditional model is given, such as a label or an embedding; None without any."""
 
 
 class Network(Protocol):

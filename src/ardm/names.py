@@ -13,11 +13,11 @@ Split = Literal["train", "valid", "test", "all"]
 ProfileSource = Literal[
     "measured on held-out data", "measured on held-out data at an earlier step", "average during training"
 ]
-"""What the losses of a model's profile are; only the first describes the model's own weights."""
+"""Origin of the losses in a model's profile; only the first describes the model's own weights."""
 PROFILE_SOURCES: tuple[ProfileSource, ...] = get_args(ProfileSource)
 MEASURED, MEASURED_EARLIER, AVERAGED = PROFILE_SOURCES
 Scale = Literal["minutes", "paper", "cpu"]
 SINGLE_SUFFIX, ARCHIVE_SUFFIX = ".ardm", ".ardma"
-"""Of a compressed file, and of an archive."""
+"""Suffixes of a compressed file and of an archive."""
 MODEL_FILE, CONFIG_FILE = "model.safetensors", "config.json"
 """In the folder of a run."""

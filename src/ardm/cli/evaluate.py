@@ -111,7 +111,11 @@ class Evaluate:
             facts = {"model": facts_of(trained), "hardware": hardware(runtime.device)}
             write_output(self.output, to_json(record | facts))
             return
-        interval = f" ± {estimate.half_width:.4f}" if math.isfinite(estimate.half_width) else ""
+        interval = ""
+        if math.isfinite(estimate.half_width):
+            interval = f" ± {estimate.half_width:.4f}"
+        elif isinstance(estimate, Bound) and math.isfinite(estimate.draws_half_width):
+            interval = f" ± {estimate.draws_half_width:.4f} (over random draws)"
         figure = f"{estimate.bits_per_dim:.4f}{interval} {medium_of(trained).unit}"
         write_output(self.output, f"{figure}\n{estimate.estimator}; {title}".encode())
 

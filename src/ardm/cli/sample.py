@@ -191,7 +191,7 @@ class Infill(SamplerFlags):
     input: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="INPUT")]
     """A text file, - for standard input, or the text itself; an image or sound file of any size."""
     mask: str | None = None
-    """What to fill. Text: a character that marks each gap (by default _), or ranges of positions such as 10:20,35:40
+    """Places to fill. Text: a character that marks each gap (by default _), or ranges of positions such as 10:20,35:40
     (from 0). Images: a rectangle LEFT,TOP,RIGHT,BOTTOM in pixels, or a mask image (white is filled); by default the
     image's transparent pixels. Sound: ranges of time in seconds such as 0.25:0.5."""
     particles: int = 1

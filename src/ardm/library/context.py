@@ -1,4 +1,4 @@
-"""What a conditional model is conditioned on, checked against the network and the number of items."""
+"""Contexts of conditional models, checked against the network and the number of items."""
 
 import inspect
 from typing import Any

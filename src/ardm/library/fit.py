@@ -363,7 +363,7 @@ class Batches:
     def __init__(self, data: Data, rows: Int[np.ndarray, "N"] | None, batch_size: int, seed: int) -> None:
         self._data, self._rows, self._batch_size, self._seed = data, rows, batch_size, seed
         self.fingerprint = _fingerprint(data, rows)
-        """What tells the data from other data; None for a DataLoader."""
+        """Hash that tells the data from other data; None for a DataLoader."""
 
     def after(self, step: int) -> Iterator[Batch]:
         """The batches from a step on, without end."""

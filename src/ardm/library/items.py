@@ -1,4 +1,4 @@
-"""What users give and get: texts, images, sounds and tables of tokens, as rows of classes and back.
+"""Users' texts, images, sounds and tables as rows of classes, and back.
 
 Each kind of item reads a user's values into `Rows`, finds the gaps to fill in one of them, and shows classes as such
 values again. Text and bytes may be shorter or longer than the model's items, images and sounds of other sizes.

@@ -220,7 +220,7 @@ class Model(nn.Module):
     ) -> Score:
         """The bits of each item, and their mean with its 95% interval.
 
-        In random orders this is a bound, by default estimated from single steps in so many passes that the network sees
+        In random orders this is a bound, by default estimated from single steps in enough passes for the network to see
         at least 128 rows. With `calls`, whole schedules in random orders are scored; in any other order the bits are
         exact, by default with one variable per call. Texts shorter than an item are scored as marginals, longer ones in
         windows that see each other, and values of NaN in a table are left out.

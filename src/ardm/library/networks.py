@@ -42,7 +42,7 @@ NumClasses = int | Sequence[int] | Int[np.ndarray, "..."] | Int[Tensor, "..."]
 
 @dataclass(frozen=True, kw_only=True)
 class OwnConfig:
-    """What a model around a network of one's own is, apart from the network."""
+    """Description of a model around a network of one's own, without the network."""
 
     num_classes: tuple[int, ...]
     """The number of classes of all variables, or of each."""

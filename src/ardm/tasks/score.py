@@ -122,10 +122,8 @@ def _score_marginals(
             bits = found.item_bits[None]
             name = f"bound over random orders, single steps, {passes_in_words(num_passes)}"
         else:
-            schedule, num_draws = (
-                schedule or make_schedule(loaded, last_step=num_variables),
-                num_passes * is_random or 1,
-            )
+            schedule = schedule or make_schedule(loaded, last_step=num_variables)
+            num_draws = num_passes if is_random else 1
             x, scored, given = (values.repeat(num_draws, 1) for values in (x, scored, given))
             bits = bits_under_schedule(model, x, schedule, order, generator, scored=scored, given=given, **kwargs)
             bits = bits.view(num_draws, num_items)
