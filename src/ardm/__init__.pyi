@@ -23,6 +23,8 @@ from .library.check import check as check
 from .library.files import load as load
 from .library.files import save as save
 from .library.fit import fit as fit
+from .library.masked import MaskedModel as MaskedModel
+from .library.masked import wrap as wrap
 from .library.model import Model as Model
 from .library.networks import order_agnostic as order_agnostic
 from .library.networks import upscale as upscale
@@ -30,6 +32,7 @@ from .likelihood import bound as bound
 from .likelihood import exact_bits as exact_bits
 from .likelihood import mean_bits as mean_bits
 from .likelihood import schedule_bits_bound as schedule_bits_bound
+from .masked.tokens import Vocabulary as Vocabulary
 from .model import ARDM as ARDM
 from .orders import given_first as given_first
 from .orders import random_stage_orders as random_stage_orders

@@ -197,8 +197,10 @@ class PartialBound:
 
     >>> import torch
     >>> from ardm.likelihood import PartialBound
-    >>> one = torch.ones(1)
-    >>> PartialBound(item_bits=one, item_residuals=one, draws_half_width=0.5, pass_bits=one[None]).item_bits.tolist()
+    >>> from ardm.profile import Profile
+    >>> one, none = torch.ones(1), Profile.empty(1, 1)
+    >>> bound = PartialBound(item_bits=one, item_residuals=one, draws_half_width=0, pass_bits=one[None], profile=none)
+    >>> bound.item_bits.tolist()
     [1.0]
     """
 
@@ -210,6 +212,8 @@ class PartialBound:
     """Half the 95% interval of the sum of `item_bits` over draws of steps and orders; infinite after a single pass."""
     pass_bits: Float[Tensor, "P N"]
     """The estimates of single steps, each item's in rising order of its steps."""
+    profile: Profile
+    """The losses by the share of scored variables that are revealed, in as many steps as the most that an item has."""
 
 
 @torch.no_grad()
@@ -275,11 +279,13 @@ def _partial_bound(bits: Float[Tensor, "P N"], places: Float[Tensor, "P N"], cou
     longest = int(count.max())
     shares = (places * longest).long()  # steps of the longest item, so that those of long and short items compare
     mean = bits.mean(0).sum() / count.sum()
+    profile = Profile.empty(1, longest, bits.device).observed(shares.flatten(), (bits / count).flatten())
     return PartialBound(
         item_bits=bits.mean(0),
         item_residuals=stratified_residuals(bits - mean * count, shares),
         draws_half_width=stratified_draws_half_width(bits, shares, 1, longest) * bits.shape[1],
         pass_bits=bits.gather(0, places.argsort(dim=0)),
+        profile=profile,
     )
 
 

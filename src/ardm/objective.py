@@ -9,7 +9,8 @@ with t = 0..D-1 revealed variables (the paper's t is ours + 1) and, for upscale 
 revealed and at level s elsewhere. Drawing (s, t) uniformly and sigma uniformly gives an unbiased estimate.
 
 Variables that are missing from an item of a one-stage model are never revealed and never scored: the estimate is then
-that of the n observed ones alone, n E_t[ L_t ] with t = 0..n-1, a bound on -log p of their marginal.
+that of the n observed ones alone, n E_t[ L_t ] with t = 0..n-1, a bound on -log p of their marginal. Given variables
+are revealed before the first step, and not scored either.
 """
 
 import math
@@ -156,13 +157,14 @@ class StepLoss(Losses):
     """L_{s,t} in nats: the mean over the variables not yet revealed."""
 
 
-def step_loss(model: ARDM, corrupted: Corrupted, missing: Missing = None) -> StepLoss:
-    """L_{s,t} of each item from one call of the network; the bits of missing variables are 0."""
+def step_loss(model: ARDM, corrupted: Corrupted, missing: Missing = None, given: Missing = None) -> StepLoss:
+    """L_{s,t} of each item from one call of the network; the bits of missing and given variables are 0."""
     c, num_variables = corrupted, corrupted.inputs.shape[1]
     total = -model(*c).masked_fill(c.mask if missing is None else c.mask | missing, 0.0).sum(dim=1)
     num_observed = num_variables if missing is None else num_variables - missing.sum(dim=1)
     nats = total / (num_observed - c.t)
-    share = 1.0 if missing is None else 1 - missing.to(nats.dtype).mean(dim=1)
+    unscored = [part.to(nats.dtype).mean(dim=1) for part in (missing, given) if part is not None]
+    share = 1.0 - torch.stack(unscored).sum(dim=0) if unscored else 1.0
     return StepLoss(
         stage=c.stage,
         t=c.t,
@@ -180,23 +182,30 @@ def sample_step_loss(
     *,
     context: Context = None,
     missing: Missing = None,
+    given: Missing = None,
 ) -> StepLoss:
     """Alg. 2 and 4: a stratified (stage, step) and a uniform order for each item, then its loss.
 
     Ranks, if given, replace the uniform orders. The loss, a mean over all hidden variables, is then not a bound, but a
-    network trained on it gets better at these orders. Every item must have a variable that is not missing.
+    network trained on it gets better at these orders. Given variables are revealed before all others. Every item must
+    have a variable that is neither missing nor given.
     """
-    if missing is None:
+    if missing is None and given is None:
         return step_loss(model, sample_corruption(model.depth, x, generator, rank)._replace(context=context))
     if model.num_stages > 1:
-        raise ValueError("an upscale model sees the coarse digits of all variables, so none may be missing")
+        raise ValueError("an upscale model sees the coarse digits of all variables, so none may be missing or given")
     num_items, num_variables = x.shape
-    observed = num_variables - missing.sum(dim=1)
-    t = (stratified_places(1, num_items, generator)[0] * observed).long().minimum(observed - 1)
-    orders = random_orders(num_items, num_variables, generator) if rank is None else ranks(rank)
-    rank = ranks(given_first(orders[:, None], ~missing)[:, 0])
+    missing = torch.zeros_like(x, dtype=torch.bool) if missing is None else missing
+    first = torch.zeros_like(x[:, 0]) if given is None else given.sum(dim=1)
+    count = num_variables - missing.sum(dim=1) - first
+    t = first + (stratified_places(1, num_items, generator)[0] * count).long().minimum(count - 1)
+    orders = given_first(
+        (random_orders(num_items, num_variables, generator) if rank is None else ranks(rank))[:, None], ~missing
+    )
+    orders = orders if given is None else given_first(orders, given)
     x, stage = x.masked_fill(missing, 0), torch.zeros_like(t)
-    return step_loss(model, corrupt(model.depth, x, stage, t, rank, context), missing)
+    corrupted = corrupt(model.depth, x, stage, t, ranks(orders[:, 0]), context)
+    return step_loss(model, corrupted, missing, given)
 
 
 def sample_corruption(depth: DepthMap, x: Values, generator: torch.Generator, rank: Values | None = None) -> Corrupted:

@@ -11,6 +11,7 @@ cannot keep. There are three remedies, each applied to every stage separately:
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import no_type_check
 
@@ -65,22 +66,58 @@ class Profile:
         With a momentum each visited component is an exponential moving average of batch means, set by its first
         visit; without, every observation counts alike.
         """
-        new, hits = self._batch_means(loss)
-        counts = self.counts + hits
+        index, bits = loss.stage * self.bits.shape[1] + loss.t, loss.nats.detach().double() / math.log(2)
         if momentum is None:
-            weight = hits.double() / counts.clamp(min=1)
-        else:
-            rate = torch.full_like(self.bits, 1 - momentum).masked_fill(self.counts == 0, 1.0)
-            weight = rate * (hits > 0)
+            return self.observed(index, bits)
+        new, hits = self._batch_means(index, bits)
+        counts = self.counts + hits
+        rate = torch.full_like(self.bits, 1 - momentum).masked_fill(self.counts == 0, 1.0)
+        weight = rate * (hits > 0)
         return type(self)(bits=self.bits + weight * (new - self.bits), counts=counts)
 
-    def _batch_means(self, loss: StepLoss) -> tuple[Float[Tensor, "S D"], Int[Tensor, "S D"]]:
+    def observed(self, index: Int[Tensor, "B"], bits: Float[Tensor, "B"]) -> "Profile":
+        """The profile with losses in bits added, each at the number of its component, counted stage by stage.
+
+        >>> import torch
+        >>> from ardm.profile import Profile
+        >>> Profile.empty(1, 2).observed(torch.tensor([0, 0]), torch.tensor([2.0, 4.0])).observed_bits().tolist()
+        [[3.0, nan]]
+        """
+        new, hits = self._batch_means(index, bits.double())
+        counts = self.counts + hits
+        weight = hits.double() / counts.clamp(min=1)
+        return type(self)(bits=self.bits + weight * (new - self.bits), counts=counts)
+
+    @classmethod
+    def joined(cls, profiles: Sequence["Profile"]) -> "Profile":
+        """The profile of items of several sizes, by the share of revealed variables, in the steps of the largest.
+
+        >>> import torch
+        >>> from ardm.profile import Profile
+        >>> of = lambda *bits: Profile(bits=torch.tensor([bits]).double(), counts=torch.ones(1, len(bits)).long())
+        >>> Profile.joined([of(3.0, 1.0), of(5.0, 4.0, 2.0, 2.0)]).bits.tolist()
+        [[5.0, 3.5, 2.0, 1.5]]
+        """
+        largest = max(profiles, key=lambda profile: profile.bits.shape[1])
+        (num_stages, size), device = largest.bits.shape, largest.bits.device
+        sums, counts = (
+            torch.zeros(num_stages, size, dtype=torch.float64, device=device),
+            torch.zeros_like(largest.counts),
+        )
+        for profile in profiles:
+            own = profile.bits.shape[1]
+            step = (2 * torch.arange(own, device=device) + 1) * size // (2 * own)
+            sums.index_add_(1, step, profile.bits * profile.counts)
+            counts.index_add_(1, step, profile.counts)
+        return cls(bits=sums / counts.clamp(min=1), counts=counts)
+
+    def _batch_means(
+        self, index: Int[Tensor, "B"], bits: Float[Tensor, "B"]
+    ) -> tuple[Float[Tensor, "S D"], Int[Tensor, "S D"]]:
         """Mean loss in bits and number of items for each component.
 
         Sums are taken in fixed point: adding integers gives the same value in any order, on any device.
         """
-        index = loss.stage * self.bits.shape[1] + loss.t
-        bits = loss.nats.detach().double() / math.log(2)
         fixed = (bits * FIXED_POINT).round().long()
         empty = torch.zeros(self.bits.numel(), dtype=torch.int64, device=index.device)
         hits = empty.index_add(0, index, torch.ones_like(index))

@@ -12,8 +12,10 @@ from torch import nn
 from ardm.checkpoint import profile_from_tensors, profile_tensors, read_kind, read_tensors, save_model, write_tensors
 from ardm.errors import CheckpointError, UsageError
 from ardm.library.items import items_of
+from ardm.library.masked import MaskedModel, load_masked, save_masked
 from ardm.library.model import Model
 from ardm.library.networks import OwnConfig, model_around
+from ardm.masked.hub import is_hf
 from ardm.pretrained import find_model
 from ardm.runtime.device import Runtime
 from ardm.runtime.files import check_writable, is_gzip
@@ -44,6 +46,9 @@ def save(model: Model, path: str | Path, arguments: dict[str, Any] | None = None
     Model of tokens: 5 variables, 2 classes, 1 stage, 22 parameters
     """
     path = Path(path)
+    if isinstance(model, MaskedModel):
+        save_masked(model, path)
+        return
     check_writable(path)
     if model.trained is not None:
         save_model(path, replace(model.trained, profile=model.profile, profile_source=model.profile_source))
@@ -59,17 +64,33 @@ def save(model: Model, path: str | Path, arguments: dict[str, Any] | None = None
     write_tensors(path, tensors | profile_tensors("profile", model.profile), description)
 
 
-def load(source: str | Path, device: str | torch.device | None = None, *, network: AnyNetwork | None = None) -> Model:
+def load(
+    source: str | Path,
+    device: str | torch.device | None = None,
+    *,
+    network: AnyNetwork | None = None,
+    trust_remote_code: bool = False,
+    pickled: bool = False,
+    **options: Any,
+) -> Model:
     """The model of a run's folder, a model file, a bundled model or OWNER/NAME[/FILE] on the Hugging Face hub.
 
     The default device is CUDA if available. A model that `ardm.save` wrote needs its network: the class, if the file
     has its arguments, or a module of it.
+
+    `hf:FOLDER` and `hf:OWNER/NAME` are masked language models of `transformers`, which `ardm.wrap` wraps with the other
+    options. Code that comes with one runs only with `trust_remote_code`, and weights in pytorch_model.bin are read, as
+    tensors only, with `pickled`.
 
     >>> import ardm
     >>> ardm.load("text")
     Model of text: 250 variables, 27 classes, 1 stage, exact
     """
     device = None if device is None else str(device)
+    if is_hf(source):
+        return load_masked(source, device, trust_remote_code=trust_remote_code, pickled=pickled, **options)
+    if options:
+        raise UsageError(f"{next(iter(options))}= is for hf: models only")
     if network is not None:
         return _load_own(Path(source), network, device)
     path = find_model(source)

@@ -20,14 +20,11 @@ from torch.utils.data import DataLoader, Dataset
 
 from ardm.checkpoint import profile_tensors, read_tensors, write_tensors
 from ardm.errors import ArdmError, CheckpointError, UsageError
-from ardm.library.context import as_context, check_context
+from ardm.library.context import as_context
 from ardm.library.files import first_problem
 from ardm.library.items import as_array
-from ardm.library.model import Model
-from ardm.likelihood import bound
-from ardm.model import Context
+from ardm.library.model import Model, TrainingRows
 from ardm.names import AVERAGED, MEASURED
-from ardm.objective import sample_step_loss
 from ardm.profile import Profile
 
 KIND = "training state of ardm.fit"
@@ -134,7 +131,8 @@ def fit(
     if optimizer is not None and isinstance(optimizer, torch.optim.Optimizer):
         raise UsageError("give a function that makes the optimizer of parameters, not an optimizer")
     chosen = FitConfig(**config)
-    fitting = Fitting(model, chosen, *_split(data, valid, chosen), optimizer=optimizer, keep_best=keep_best)
+    trained, data, valid = model.prepared(data, valid)
+    fitting = Fitting(trained, chosen, *_split(data, valid, chosen), optimizer=optimizer, keep_best=keep_best)
     state = None if folder is None else Path(folder) / "fit.safetensors"
     if state is not None and state.exists():
         fitting.restore(state)
@@ -150,7 +148,9 @@ def fit(
     finally:
         if report:
             report.end()
-    return fitting.finish()
+    fitted = fitting.finish()
+    model.profile, model.profile_source = trained.profile, trained.profile_source
+    return fitted
 
 
 class Fitting:
@@ -224,17 +224,13 @@ class Fitting:
         self.model.eval()
         self.model.profile, self.model.profile_source = self._profile, AVERAGED
         if self.valid is not None:
-            self._measure_profile(*self.valid.first(MAX_VALID_ITEMS, self.model))
+            wanted = self.model.ardm.num_stages * min(OBSERVATIONS_PER_STAGE, 4 * self.model.ardm.num_variables)
+            profile = self.model.measured_profile(
+                self.valid.first(MAX_VALID_ITEMS, self.model), wanted, self.config.seed
+            )
+            if profile is not None:
+                self.model.profile, self.model.profile_source = profile, MEASURED
         return self.fitted
-
-    def _measure_profile(self, x: Int[Tensor, "N D"], context: Context) -> None:
-        """Measure the profile of the kept weights on held-out items, if there are any without missing values."""
-        if len(x):
-            ardm, generator = self.model.ardm, torch.Generator(self.model.device).manual_seed(self.config.seed)
-            wanted = ardm.num_stages * min(OBSERVATIONS_PER_STAGE, 4 * ardm.num_variables)
-            passes = math.ceil(wanted / len(x))
-            self.model.profile = bound(ardm, x, generator, context=context, num_passes=passes).profile
-            self.model.profile_source = MEASURED
 
     def _progress(self) -> float:
         """The part of the training that is done."""
@@ -247,9 +243,8 @@ class Fitting:
         """One step of optimisation; returns the bits of the batch."""
         model, config, fitted = self.model, self.config, self.fitted
         generator = torch.Generator(model.device).manual_seed(_seed(config.seed, fitted.steps, OBJECTIVE))
-        x, missing = model.batch(batch.x)
-        context = check_context(model.network, batch.context, len(x), model.device)
-        losses = sample_step_loss(model.ardm, x, generator, context=context, missing=missing)
+        rows = model.batch(batch.x, batch.context)
+        losses = rows.losses(model.ardm, generator)
         bits = losses.bits_per_dim.mean()
         (bits + config.cross_entropy_weight * losses.cross_entropy.mean()).backward()
         nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
@@ -260,7 +255,7 @@ class Fitting:
         self._profile = self._profile.updated(losses, 0.99)
         fitted.steps += 1
         self._average(min(config.ema_decay, fitted.steps / (fitted.steps + 10)))
-        return bits.detach() / _share_known(x, missing)
+        return bits.detach() / rows.share_scored
 
     def _average(self, decay: float) -> None:
         with torch.no_grad():
@@ -292,11 +287,10 @@ class Fitting:
         total, count, items = 0.0, 0.0, 0
         with torch.no_grad():
             for batch in self.valid.once():
-                x, missing = self.model.batch(batch.x)
-                context = check_context(self.model.network, batch.context, len(x), self.model.device)
-                losses = sample_step_loss(self.averaged, x, generator, context=context, missing=missing)
-                total, items = total + float(losses.bits_per_dim.sum()), items + len(x)
-                count += _share_known(x, missing) * len(x)
+                rows = self.model.batch(batch.x, batch.context)
+                losses = rows.losses(self.averaged, generator)
+                total, items = total + float(losses.bits_per_dim.sum()), items + len(rows.x)
+                count += rows.share_scored * len(rows.x)
                 if items >= MAX_VALID_ITEMS:
                     break
         if not items:
@@ -391,20 +385,15 @@ class Batches:
         for start in range(0, len(self._rows), self._batch_size):
             yield self._take(self._rows[start : start + self._batch_size])
 
-    def first(self, count: int, model: Model) -> tuple[Int[Tensor, "N D"], Context]:
-        """Items whose values are all known, among the first ones, as rows of classes with their contexts."""
-        xs, contexts, seen = [], [], 0
+    def first(self, count: int, model: Model) -> list[TrainingRows]:
+        """The first batches, with at least this many items in all if there are as many."""
+        batches, seen = list[TrainingRows](), 0
         for batch in self.once():
-            x, missing = model.batch(batch.x)
-            whole = torch.ones(len(x), dtype=torch.bool, device=x.device) if missing is None else ~missing.any(1)
-            context = check_context(model.network, batch.context, len(x), model.device)
-            xs.append(x[whole])
-            contexts.append(None if context is None else context[whole])
-            seen += len(x)
+            batches.append(model.batch(batch.x, batch.context))
+            seen += len(batches[-1].x)
             if seen >= count:
                 break
-        given = [context for context in contexts if context is not None]
-        return torch.cat(xs), torch.cat(given) if given else None
+        return batches
 
     def _take(self, rows: Int[np.ndarray, "B"]) -> Batch:
         if isinstance(self._data, Dataset):
@@ -515,11 +504,6 @@ def _batch(values: Any) -> Batch:
 
 def _stacked(values: list[Any]) -> Tensor:
     return torch.stack([torch.as_tensor(value) for value in values])
-
-
-def _share_known(x: Tensor, missing: Tensor | None) -> float:
-    """The share of variables that are not missing."""
-    return 1.0 if missing is None else 1 - float(missing.sum()) / x.numel()
 
 
 @contextmanager

@@ -5,7 +5,7 @@ values again. Text and bytes may be shorter or longer than the model's items, im
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -46,6 +46,13 @@ class Rows:
     """None: all variables."""
     given: Bool[Tensor, "R D"] | None = None
     """None: no variable. What is neither scored nor given is missing."""
+    lengths: Int[Tensor, "R"] | None = None
+    """The length of each item, for networks that take items of any length: they see nothing of what is beyond."""
+
+    def cut_to(self, size: int) -> "Rows":
+        """The first variables of each row."""
+        scored, given = (None if part is None else part[:, :size] for part in (self.scored, self.given))
+        return replace(self, x=self.x[:, :size], shape=(size,), scored=scored, given=given)
 
     @property
     def num_scored(self) -> Int[Tensor, "R"]:

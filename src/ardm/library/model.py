@@ -15,6 +15,7 @@
 Items go in and come out in the medium's own types, as `ardm.library.items` describes.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,10 +35,11 @@ from ardm.library.context import check_context, fresh_generator
 from ardm.library.items import AnyShape, Items, Rows, TokenItems, as_array, as_shape
 from ardm.library.limited import LimitedClasses
 from ardm.library.scores import Score, ScoreHow, given_of, score_rows
+from ardm.likelihood import bound
 from ardm.media import medium_of
-from ardm.model import ARDM
+from ardm.model import ARDM, Context
 from ardm.names import MEASURED, ORDER_NAMES, ProfileSource, ScheduleKind, Shape
-from ardm.objective import sample_step_loss
+from ardm.objective import StepLoss, sample_step_loss
 from ardm.planner import Plan, plan
 from ardm.profile import Profile
 from ardm.runtime.device import Runtime
@@ -80,6 +82,29 @@ class ModelPlan(Plan):
         if path is not None:
             draw_plan(self.losses, self, Path(path), self.warning)
         return plan_figure(self.losses, self, self.warning)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainingRows:
+    """A batch to train on."""
+
+    x: Int[Tensor, "B D"]
+    missing: Bool[Tensor, "B D"] | None = None
+    """Variables whose values are unknown."""
+    given: Bool[Tensor, "B D"] | None = None
+    """Variables that are revealed from the start, and not predicted."""
+    context: Context = None
+
+    def losses(self, ardm: ARDM, generator: torch.Generator) -> StepLoss:
+        """The losses of one step for each item."""
+        options: Any = {"context": self.context, "missing": self.missing, "given": self.given}
+        return sample_step_loss(ardm, self.x, generator, **options)
+
+    @property
+    def share_scored(self) -> float:
+        """The share of variables that are predicted."""
+        unscored = sum(int(part.sum()) for part in (self.missing, self.given) if part is not None)
+        return 1 - unscored / self.x.numel()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +192,10 @@ class Model(nn.Module):
             return self
         if len(shape) != len(self.shape) or shape[2:] != self.shape[2:]:
             raise UsageError(f"expected a shape like {self.shape}, got {shape}")
-        ardm = ARDM(self.ardm.network, self.ardm.parametrization, shape)
+        return self._around(ARDM(self.ardm.network, self.ardm.parametrization, shape))
+
+    def _around(self, ardm: ARDM) -> "Model":
+        """This model around an ARDM of another shape."""
         facts: Any = {"profile": self.profile, "profile_source": self.profile_source}
         return Model(ardm, self.items, trained=self.trained, own=self.own, **facts)
 
@@ -186,23 +214,39 @@ class Model(nn.Module):
         Values of NaN in a batch of floats are missing. `cross_entropy_weight` adds the authors' CE term, which has less
         variance. Random draws come from the generator, by default one seeded by PyTorch's own.
         """
-        generator = generator or fresh_generator(self.device)
-        rows, missing = self.batch(x)
-        checked = check_context(self.network, context, len(rows), self.device)
-        losses = sample_step_loss(self.ardm, rows, generator, context=checked, missing=missing)
+        losses = self.batch(x, context).losses(self.ardm, generator or fresh_generator(self.device))
         bits, cross_entropy = losses.bits_per_dim.mean(), losses.cross_entropy.mean()
         return bits + cross_entropy_weight * cross_entropy if cross_entropy_weight else bits
 
-    def batch(self, x: Any) -> tuple[Int[Tensor, "B D"], Bool[Tensor, "B D"] | None]:
-        """A batch to train on as rows of classes on the device, and which values are missing, if any."""
+    def batch(self, x: Any, context: Any = None) -> "TrainingRows":
+        """A batch to train on, as rows of classes on the device."""
         is_checked_by_device = isinstance(self.items, TokenItems) and isinstance(x, Tensor) and x.is_cuda
         if is_checked_by_device and not x.is_floating_point() and x.shape[1:] == self.shape:
-            return x.flatten(1).long(), None  # a look at the values would wait for the device
+            # a look at the values would wait for the device
+            return TrainingRows(x=x.flatten(1).long(), context=self._context(context, len(x)))
         rows, *others = self.items.rows(x)
         if others or rows.shape != self.shape or given_of(rows).any():
             raise DataError(f"a batch to train on holds items of shape {self.shape}; cut larger ones to it")
         missing = None if rows.scored is None else ~rows.scored.to(self.device)
-        return rows.x.to(self.device), missing
+        return TrainingRows(x=rows.x.to(self.device), missing=missing, context=self._context(context, len(rows.x)))
+
+    def prepared(self, data: Any, valid: Any) -> tuple["Model", Any, Any]:
+        """What `ardm.fit` trains, and its data in arrays: by default this model and the data as they came."""
+        return self, data, valid
+
+    def measured_profile(self, batches: Sequence[TrainingRows], wanted: int, seed: int) -> Profile | None:
+        """The loss profile from about this many observations of items without missing values; None without any."""
+        known = [None if rows.missing is None else ~rows.missing.any(1) for rows in batches]
+        x = torch.cat([rows.x if own is None else rows.x[own] for rows, own in zip(batches, known, strict=True)])
+        if not len(x):
+            return None
+        contexts = [
+            rows.context if own is None else rows.context[own]
+            for rows, own in zip(batches, known, strict=True)
+            if rows.context is not None
+        ]
+        generator, context = torch.Generator(self.device).manual_seed(seed), torch.cat(contexts) if contexts else None
+        return bound(self.ardm, x, generator, context=context, num_passes=math.ceil(wanted / len(x))).profile
 
     # The commands
 
@@ -243,9 +287,23 @@ class Model(nn.Module):
             seed=seed,
             batch_size=batch_size,
         )
-        number = 1 + max(int(rows.owner.max()) for rows in scored)
-        checked = check_context(self.network, context, number, self.device)
+        checked = self._context(context, 1 + max(int(rows.owner.max()) for rows in scored))
         return score_rows([(self.for_shape(rows.shape), rows) for rows in scored], how, checked, self.items.unit)
+
+    def measure(self, items: Any, **options: Any) -> Score:
+        """The bound of items; the loss profile measured on the way becomes the model's own, to plan calls from.
+
+        >>> import ardm
+        >>> model = ardm.load("text")
+        >>> _ = model.measure(["the cat sat on the mat and looked at the dog"], passes=50)
+        >>> model.plan(calls=20).schedule.num_calls
+        20
+        """
+        score = self.score(items, **options)
+        if score.profile is None:
+            raise UsageError("a profile is measured by the bound: leave out order= and calls=")
+        self.profile, self.profile_source = score.profile, MEASURED
+        return score
 
     def sample(
         self,
@@ -315,7 +373,7 @@ class Model(nn.Module):
             seed=seed,
             num_states=states or states_to_show(chosen.num_calls, usual),
         )
-        drawn = draw(model, chosen, options, context=check_context(self.network, context, n, self.device))
+        drawn = draw(model, chosen, options, context=self._context(context, n))
         shown = [self.items.shown(state, drawn.shape) for state in drawn.states]
         return Chain(calls=list(drawn.calls), states=shown)
 
@@ -360,7 +418,7 @@ class Model(nn.Module):
             particles=particles,
         )
         model = self.for_shape(gaps.shape)
-        checked = check_context(self.network, context, n, self.device)
+        checked = self._context(context, n)
         chosen = make_schedule(model, calls, schedule, *gaps.steps(self.ardm.num_stages))
         return self._last(fill(model, gaps, chosen, options, checked), gaps.length)
 
@@ -404,7 +462,7 @@ class Model(nn.Module):
                 others.to(self.device),
                 orders,
                 schedule=schedule,
-                context=check_context(self.network, context, len(rows.x), self.device),
+                context=self._context(context, len(rows.x), rows),
                 particles=particles,
                 repetitions=repetitions,
                 generator=generator,
@@ -446,7 +504,7 @@ class Model(nn.Module):
                 known,
                 orders,
                 schedule=schedule,
-                context=check_context(self.network, context, 1, self.device),
+                context=self._context(context, 1),
                 particles=particles,
                 repetitions=repetitions,
                 generator=generator,
@@ -524,9 +582,13 @@ class Model(nn.Module):
     def _draw(
         self, options: DrawOptions, calls: int | None, kind: ScheduleKind, shape: AnyShape | None, context: Any
     ) -> Drawn:
-        checked = check_context(self.network, context, options.num_items, self.device)
+        checked = self._context(context, options.num_items)
         model = self.for_shape(self.shape if shape is None else as_shape(shape))
         return draw(model, make_schedule(model, calls, kind), options, context=checked)
+
+    def _context(self, context: Any, num_items: int, rows: Rows | None = None) -> Context:
+        """The context of a number of items, checked; that of rows of different lengths is these lengths."""
+        return check_context(self.network, context, num_items, self.device)
 
     def _last(self, drawn: Drawn, length: int | None = None) -> Any:
         return self.items.shown(drawn.samples, drawn.shape, length)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -57,7 +57,9 @@ class Score:
     estimator: str
     """The method of estimation, in words."""
     profile: Profile | None = None
-    """The loss profile that a bound measured on whole items."""
+    """The loss profile that a bound measured, by the share of variables that are revealed."""
+    sizes: dict[str, Int[np.ndarray, "N"]] = field(default_factory=dict)
+    """The size of each item in other units, such as characters and bytes."""
 
     @property
     def bits_per_dim(self) -> float:
@@ -69,12 +71,22 @@ class Score:
         """The negative log-likelihood of each item in nats."""
         return self.bits * math.log(2)
 
+    def bits_per(self, unit: str) -> float:
+        """Bits of all items over their size in a unit of `sizes`."""
+        if unit not in self.sizes:
+            raise UsageError(
+                f"these items have no size in {unit!r}; they have one in {', '.join(self.sizes) or 'none'}"
+            )
+        return float(self.bits.sum() / self.sizes[unit].sum())
+
     def __str__(self) -> str:
         """The mean with its interval, the unit and the method."""
         half = self.half_width if math.isfinite(self.half_width) else self.draws_half_width
         interval = f" ± {half:.4f}" if 0 < half < math.inf else ""
-        count = len(self.bits)
-        return f"{self.bits_per_dim:.4f}{interval} {self.unit}, {count} item{'s' * (count > 1)}; {self.estimator}"
+        others = [f"{self.bits_per(unit):.4f} bits/{unit}" for unit in self.sizes if f"bits/{unit}" != self.unit]
+        more, count = f" ({', '.join(others)})" if others else "", len(self.bits)
+        figure = f"{self.bits_per_dim:.4f}{interval} {self.unit}{more}"
+        return f"{figure}, {count} item{'s' * (count > 1)}; {self.estimator}"
 
 
 def score_rows(parts: Sequence[tuple[ModelOnDevice, Rows]], how: ScoreHow, context: Context, unit: str) -> Score:
@@ -83,7 +95,8 @@ def score_rows(parts: Sequence[tuple[ModelOnDevice, Rows]], how: ScoreHow, conte
     bits, variables = np.zeros(number), np.zeros(number, np.int64)
     found = []
     for model, rows in parts:
-        own = None if context is None else context[rows.owner.to(context.device)]
+        own = rows.lengths if context is None else context[rows.owner.to(context.device)]
+        own = None if own is None else own.to(model.runtime.device)
         found.append(_bits_of(model, rows, how, own))
         np.add.at(bits, rows.owner.numpy(), found[-1].bits.cpu().numpy())
         np.add.at(variables, rows.owner.numpy(), rows.num_scored.numpy())
@@ -98,7 +111,7 @@ def score_rows(parts: Sequence[tuple[ModelOnDevice, Rows]], how: ScoreHow, conte
         unit=unit,
         is_exact=is_exact,
         estimator=_estimator(how),
-        profile=found[0].profile if len(parts) == 1 else None,
+        profile=_joined_profile([part.profile for part in found]),
     )
 
 
@@ -162,7 +175,11 @@ def _bits_of(model: ModelOnDevice, rows: Rows, how: ScoreHow, context: Context) 
         bits = torch.zeros(len(x), dtype=torch.float64, device=x.device)
         for chosen, first, last in _groups(rows):
             own = None if context is None else context[chosen]
-            bits[chosen] = _whole_bits(model, x[chosen], rows, chosen, (first, last), how, own, generator)
+            sized, part = model, rows
+            if rows.lengths is not None:  # these rows are alike in length, too
+                sized, part, own = model.for_shape((last,)), rows.cut_to(last), None
+            group = part.x[chosen].to(x.device)
+            bits[chosen] = _whole_bits(sized, group, part, chosen, (first, last), how, own, generator)
     return _RowBits(bits=bits)
 
 
@@ -179,7 +196,17 @@ def _bound(
         )
     scored, given = rows.scored.to(x.device), given_of(rows).to(x.device)
     part = partial_bound(model.ardm, x, scored, given, generator, **kwargs)
-    return _RowBits(bits=part.item_bits, residuals=part.item_residuals, draws_half_width=part.draws_half_width)
+    return _RowBits(
+        bits=part.item_bits,
+        residuals=part.item_residuals,
+        draws_half_width=part.draws_half_width,
+        profile=part.profile,
+    )
+
+
+def _joined_profile(profiles: Sequence[Profile | None]) -> Profile | None:
+    found = [profile for profile in profiles if profile is not None]
+    return Profile.joined(found) if found else None
 
 
 def given_of(rows: Rows) -> Bool[Tensor, "R D"]:
@@ -210,7 +237,10 @@ def _whole_bits(
     is_whole = steps == (0, ardm.num_variables)
     if ardm.num_stages > 1 and not is_whole:
         raise UsageError("an upscale model scores whole items only; `model.conditional` takes parts of them")
-    schedule = make_schedule(model, how.calls, how.schedule, *steps)
+    calls = how.calls
+    if calls is not None and rows.lengths is not None:
+        calls = min(calls, steps[1] - steps[0])  # short items need no more
+    schedule = make_schedule(model, calls, how.schedule, *steps)
     if how.order == "strands" and not is_whole:
         raise UsageError("strands need whole items; choose another order for shorter ones")
     part: Any = {}

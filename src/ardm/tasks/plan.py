@@ -108,8 +108,8 @@ def monotone_losses(profile: Profile, method: Smoothing = "smooth") -> Losses:
     """The losses of a profile made monotone; a UsageError unless every stage has been measured."""
     if not is_measured(profile):
         raise UsageError(
-            "nothing to plan from: this model's losses have not been measured; continue its training with "
-            "`ardm train --resume` or `ardm.fit`, or choose a cosine or uniform schedule"
+            "nothing to plan from: this model's losses have not been measured; measure them (`model.measure(items)`), "
+            "continue its training, or choose a cosine or uniform schedule"
         )
     return monotone(profile.bits.cpu().numpy(), profile.counts.cpu().numpy(), method=method)
 
@@ -148,7 +148,7 @@ def make_schedule(
     20
     """
     num_stages, num_steps = model.ardm.num_stages, last_step or model.ardm.num_variables
-    if num_calls is None:
+    if num_calls in (None, num_stages * (num_steps - first_step)):
         return full_schedule(num_steps, num_stages=num_stages, first_step=first_step)
     losses = planning_losses(model, losses) if kind == "planned" else np.zeros((num_stages, num_steps))
     return schedule_of_kind(kind, losses, num_calls, first_step, num_steps)

@@ -1,0 +1,176 @@
+"""Masked models by name: `hf:` and a folder, or a name on the Hugging Face hub.
+
+A folder holds config.json, the weights, and a tokenizer or its vocab.txt. One that ardm wrote has ardm.json, too: the
+loss profile and how the model is used.
+"""
+
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from ardm.errors import CheckpointError, UsageError
+from ardm.masked.tokens import Vocabulary
+
+PREFIX = "hf:"
+FACTS_FILE = "ardm.json"
+"""In a folder that ardm wrote."""
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "spiece.model", "sentencepiece.bpe.model", "vocab.json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretrained:
+    """A network of `transformers` with its tokenizer, and what ardm wrote beside it."""
+
+    network: nn.Module
+    tokenizer: Any
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def is_hf(source: str | Path) -> bool:
+    """Whether a source names a masked model.
+
+    >>> from ardm.masked.hub import is_hf
+    >>> is_hf("hf:bert-base-uncased"), is_hf("text")
+    (True, False)
+    """
+    return str(source).startswith(PREFIX)
+
+
+def load_pretrained(source: str | Path, *, trust_remote_code: bool = False, pickled: bool = False) -> Pretrained:
+    """The masked model of `hf:FOLDER` or `hf:OWNER/NAME`.
+
+    Code that comes with a model runs only with `trust_remote_code`. Weights are read from safetensors; with `pickled`
+    those of pytorch_model.bin may be read too, by a reader that makes nothing but tensors.
+    """
+    name = str(source).removeprefix(PREFIX)
+    transformers = _transformers()
+    folder = Path(name)
+    if not name or (folder.exists() and not folder.is_dir()):
+        raise UsageError(f"hf: is followed by a folder or a name on the Hugging Face hub, got {name!r}")
+    with _quiet(transformers), _one_line(name, is_local=folder.is_dir()):
+        config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code)
+        _check_masked(transformers, config, name)
+        how: dict[str, Any] = {"use_safetensors": None if pickled else True, "weights_only": True}
+        network = _network(transformers, config, name, trust_remote_code, how)
+        tokenizer = _tokenizer(transformers, name, trust_remote_code)
+    network.eval()
+    facts = folder / FACTS_FILE
+    return Pretrained(network=network, tokenizer=tokenizer, facts=_read_facts(facts) if facts.is_file() else {})
+
+
+def save_pretrained(folder: Path, network: nn.Module, tokenizer: Any, facts: dict[str, Any]) -> None:
+    """Write a network of `transformers`, its tokenizer and ardm's facts, as `load_pretrained` reads them."""
+    save: Any = getattr(network, "save_pretrained", None)
+    if save is None:
+        raise UsageError("only a network of transformers can be saved in a folder; save yours with torch.save")
+    folder.mkdir(parents=True, exist_ok=True)
+    with _quiet(_transformers()):
+        save(folder)
+        if hasattr(tokenizer, "save_pretrained"):
+            tokenizer.save_pretrained(folder)
+    if isinstance(tokenizer, Vocabulary):
+        (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in tokenizer.tokens), encoding="utf-8")
+        facts = facts | {"pattern": tokenizer.pattern or facts.get("pattern")}
+    (folder / FACTS_FILE).write_text(json.dumps(facts, indent=1), encoding="utf-8")
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ImportError:
+        raise UsageError("hf: models need transformers: pip install 'ardm[hf]'") from None
+    return transformers
+
+
+def _check_masked(transformers: Any, config: Any, name: str) -> None:
+    """Raise a CheckpointError for a configuration of a model that predicts only the next token."""
+    architectures = " ".join(config.architectures or [])
+    is_causal = any(word in architectures for word in ("CausalLM", "LMHead")) and "MaskedLM" not in architectures
+    known = type(config) in transformers.MODEL_FOR_MASKED_LM_MAPPING
+    if getattr(config, "is_decoder", False) or (is_causal and not known):
+        what = architectures or config.model_type
+        raise CheckpointError(f"{name} is a causal language model ({what}); ardm wraps masked ones")
+    if not known and "auto_map" not in config.to_dict():
+        raise CheckpointError(f"{name} is no masked language model: transformers has none of type {config.model_type}")
+
+
+def _network(transformers: Any, config: Any, name: str, trust: bool, how: dict[str, Any]) -> nn.Module:
+    """The network with its weights; a CheckpointError if the folder has no weights for its head."""
+    auto_map = getattr(config, "auto_map", None) or {}
+    is_own = trust and "AutoModelForMaskedLM" not in auto_map and "AutoModel" in auto_map
+    loader = transformers.AutoModel if is_own else transformers.AutoModelForMaskedLM
+    network, info = loader.from_pretrained(
+        name, config=config, trust_remote_code=trust, output_loading_info=True, **how
+    )
+    if missing := sorted(info["missing_keys"]):
+        raise CheckpointError(f"{name} has no weights for {missing[0]}, so it cannot predict hidden tokens")
+    return network
+
+
+def _tokenizer(transformers: Any, name: str, trust: bool) -> Any:
+    """The tokenizer of a model, or its list of tokens if these are letters or SMILES."""
+    folder = Path(name)
+    listed = folder / "vocab.txt"
+    if listed.is_file():
+        facts = _read_facts(folder / FACTS_FILE) if (folder / FACTS_FILE).is_file() else {}
+        vocabulary = Vocabulary.from_file(listed, facts.get("pattern"))
+        has_own = any((folder / file).is_file() for file in ("tokenizer.json", "tokenizer_config.json"))
+        if vocabulary.is_letters or vocabulary.is_smiles:
+            return vocabulary
+        if not has_own:
+            return transformers.BertTokenizer(str(listed))
+    return transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=trust)
+
+
+def _read_facts(path: Path) -> dict[str, Any]:
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} is damaged: {error}") from None
+    if not isinstance(facts, dict):
+        raise CheckpointError(f"{path} is damaged: expected an object")
+    return facts
+
+
+@contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """A context without the progress bars and warnings of `transformers`."""
+    log = transformers.utils.logging
+    level, had_bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity(logging.ERROR)
+    log.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.set_verbosity(level)
+        if had_bars:
+            log.enable_progress_bar()
+
+
+@contextmanager
+def _one_line(name: str, *, is_local: bool) -> Iterator[None]:
+    """Errors of `transformers`, which fill a screen, in one line."""
+    try:
+        yield
+    except (CheckpointError, UsageError):
+        raise
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        text = " ".join(str(error).split())
+        if "trust_remote_code" in text:
+            reason = "it comes with code of its own, which runs only if you trust it: --trust-remote-code"
+        elif "safetensors" in text and is_local and any(Path(name).glob("*.bin")):
+            reason = "its weights are pickled (.bin); --pickled reads them, as tensors only"
+        elif not is_local and ("Hub" in text or "connect" in text or "huggingface.co" in text):
+            reason = "there is no such folder, and the Hugging Face hub gave no such model"
+        else:
+            reason = text[:200]
+        raise CheckpointError(f"cannot load hf:{name}: {reason}") from error
