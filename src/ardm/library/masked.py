@@ -25,6 +25,7 @@ from ardm.masked.hub import load_pretrained, save_pretrained
 from ardm.masked.network import MaskedNetwork, Time, is_shifted_type, probed_classes, time_argument
 from ardm.masked.tokens import Tokens
 from ardm.model import ARDM, Context, evaluating
+from ardm.names import Shape
 from ardm.parametrizations import DataParametrization
 from ardm.profile import Profile
 from ardm.runtime.device import Runtime
@@ -103,6 +104,12 @@ class MaskedModel(Model):
         return (
             f"Model of {self.items.title}: {ordinary} tokens, up to {self.items.window} at once, {number:,} parameters"
         )
+
+    def for_shape(self, shape: Shape) -> "Model":
+        """This model for sequences of another length, at most its window."""
+        if len(shape) != 1 or not 1 <= shape[0] <= self.items.window:
+            raise UsageError(f"this model takes 1 to {self.items.window} tokens at once, got the shape {shape}")
+        return super().for_shape(shape)
 
     def _around(self, ardm: ARDM) -> "MaskedModel":
         facts: Any = {"profile": self.profile, "profile_source": self.profile_source}
