@@ -19,8 +19,8 @@ class Schedule:
 
     >>> import ardm
     >>> schedule = ardm.Schedule(starts=((0, 1, 4),), num_steps=10)
-    >>> schedule.num_calls, schedule.groups(stage=0)
-    (3, [(0, 1), (1, 4), (4, 10)])
+    >>> schedule.num_calls, schedule.counts, schedule.groups(stage=0)
+    (3, [1, 3, 6], [(0, 1), (1, 4), (4, 10)])
     """
 
     starts: tuple[tuple[int, ...], ...]
@@ -59,6 +59,11 @@ class Schedule:
     def first_step(self) -> int:
         """The step of the first call: the number of variables that are given."""
         return self.starts[0][0]
+
+    @property
+    def counts(self) -> list[int]:
+        """The number of variables that each call reveals, the calls of all stages one after another."""
+        return [stop - start for stage in range(self.num_stages) for start, stop in self.groups(stage)]
 
     def groups(self, stage: int) -> list[tuple[int, int]]:
         """The groups of a stage as (start, stop): `stop - start` variables revealed by one call."""
