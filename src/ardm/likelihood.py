@@ -199,8 +199,8 @@ class PartialBound:
     >>> from ardm.likelihood import PartialBound
     >>> from ardm.profile import Profile
     >>> one, none = torch.ones(1), Profile.empty(1, 1)
-    >>> bound = PartialBound(item_bits=one, item_residuals=one, draws_half_width=0, pass_bits=one[None], profile=none)
-    >>> bound.item_bits.tolist()
+    >>> part = PartialBound(item_bits=one, item_residuals=one, draws_half_width=0.5, pass_bits=one[None], profile=none)
+    >>> part.item_bits.tolist()
     [1.0]
     """
 

@@ -56,6 +56,12 @@ class Profile:
             counts=torch.zeros(shape, dtype=torch.int64, device=device),
         )
 
+    @classmethod
+    def of_bits(cls, bits: Float[np.ndarray, "S D"]) -> "Profile":
+        """A profile of given components, each counted as one observation; NaN where there is none."""
+        found = torch.from_numpy(np.array(bits, dtype=np.float64))
+        return cls(bits=found.nan_to_num(0.0), counts=(~found.isnan()).long())
+
     def observed_bits(self) -> Float[Tensor, "S D"]:
         """The components, NaN where there is no observation."""
         return self.bits.masked_fill(self.counts == 0, math.nan)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from ardm.errors import UsageError
-from ardm.names import ORDER_NAMES, NamedOrder
+from ardm.names import ORDER_NAMES, NamedOrder, ProfileSource
 from ardm.runtime.launch import launched_rank
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from ardm.checkpoint import AnyTrained
-    from ardm.tasks.load import LoadedModel
+    from ardm.tasks.load import ModelOnDevice
 
 OrderName = Literal["random", NamedOrder]
 Order = Annotated[OrderName, tyro.conf.arg(help="Order of the variables; random draws one for each item.")]
@@ -98,11 +98,17 @@ def require_calls(num_calls: int | None, num_stages: int) -> None:
         raise UsageError(f"--calls must be at least {num_stages}, one for each stage; got {num_calls}")
 
 
-def warn_about_profile(loaded: "LoadedModel") -> None:
+def warn_about_profile(loaded: "ModelOnDevice") -> None:
     """Print a line on stderr if the profile from which schedules are planned is an average during training."""
+    if loaded.runtime.team.is_first:
+        warn_about_source(loaded.profile_source)
+
+
+def warn_about_source(source: ProfileSource) -> None:
+    """Print a line on stderr if losses with this source are an average during training."""
     from ardm.tasks.plan import profile_warning
 
-    if loaded.runtime.team.is_first and (warning := profile_warning(loaded.trained.profile_source)):
+    if warning := profile_warning(source):
         print(f"the planned schedule may not be the best: {warning}", file=sys.stderr)
 
 

@@ -1,7 +1,7 @@
 """ardm eval."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +20,9 @@ from ardm.cli.common import (
     require_positive,
     warn_about_profile,
 )
+from ardm.cli.masked import AnyMaskedDataFlags, MaskedDataFlags, evaluate_masked
 from ardm.errors import UsageError
+from ardm.masked import is_masked
 from ardm.names import ScheduleKind, Split
 from ardm.runtime.files import check_writable, to_json, write_output
 
@@ -43,9 +45,10 @@ class Evaluate:
     """
 
     model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
-    """A run's folder or a model file."""
+    """A run's folder, a model file, or a masked language model: hf:NAME or hf:FOLDER."""
     data: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DATA")]
-    """The text8 or CIFAR-10 folder, Speech Commands, or a file or folder of your own."""
+    """The text8 or CIFAR-10 folder, Speech Commands, or a file or folder of your own; for a masked language model a
+    file of sequences."""
     order: Order = "random"
     calls: int | None = None
     """Network calls per item; by default one per variable."""
@@ -64,6 +67,9 @@ class Evaluate:
     per pass, by default in one."""
     profile: Path | None = None
     """Write the measured loss profile (bits, S x D) to this .npy or .json file (bound only)."""
+    pseudo: bool = False
+    """Give the pseudo-log-likelihood of a masked language model, too, which is not a probability."""
+    masked: AnyMaskedDataFlags = field(default_factory=MaskedDataFlags)
     batch_size: BatchSize = 64
     seed: Seed = 0
     device: Device = None
@@ -82,6 +88,12 @@ class Evaluate:
             raise UsageError(f"a profile file ends in .npy or .json, got {self.profile.name}")
         check_writable(self.profile)
         check_writable(self.output)
+        if is_masked(self.model):
+            evaluate_masked(self)
+            return
+        self.masked.check_unused(self.model)
+        if self.pseudo:
+            raise UsageError("--pseudo is for masked language models (hf:NAME)")
         from ardm.runtime.device import Runtime
         from ardm.runtime.team import joined_team
 

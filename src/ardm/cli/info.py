@@ -1,13 +1,15 @@
 """ardm info."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
+from ardm.cli.masked import AnyMaskedFlags, MaskedFlags, masked_facts
 from ardm.compression.outcomes import shortened
 from ardm.errors import DamagedError
+from ardm.masked import is_masked
 from ardm.runtime.files import to_json
 
 
@@ -16,17 +18,17 @@ class Info:
     """Describe a model, a compressed file, an archive or a packed data set, and check every entry."""
 
     file: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE_OR_MODEL")]
-    """A compressed file, an archive, a run's folder, a model file, a bundled model's name, or a packed data set."""
+    """A compressed file, an archive, a run's folder, a model file, a bundled model's name, a packed data set, or
+    a masked language model: hf:NAME or hf:FOLDER."""
     model: Path | None = None
     """The model of a short compressed file, if it is not a bundled one."""
     json: bool = False
     """Print JSON."""
+    masked: AnyMaskedFlags = field(default_factory=MaskedFlags)
 
     def run(self) -> None:
         """Print the facts, then raise a DamagedError if an entry is damaged."""
-        from ardm.compression.describe import facts_of
-
-        facts = facts_of(self.file, self.model)
+        facts = self._facts()
         listing = facts.get("listing", [])
         if self.json:
             print(to_json(facts).decode())
@@ -42,6 +44,14 @@ class Info:
             raise DamagedError(
                 f"{self.file}: {len(damaged)} of {facts['entries']} entries cannot be restored: {shortened(damaged)}"
             )
+
+    def _facts(self) -> dict[str, Any]:
+        if is_masked(self.file):
+            return masked_facts(self.file, self.masked)
+        self.masked.check_unused(self.file)
+        from ardm.compression.describe import facts_of
+
+        return facts_of(self.file, self.model)
 
 
 def _shown(name: str, value: Any) -> Any:

@@ -26,6 +26,7 @@ from ardm.cli.report import Report
 from ardm.cli.sample import Infill, Sample
 from ardm.cli.serve import Serve
 from ardm.cli.train import Train, check_unknown, in_flags, train_command
+from ardm.cli.train_masked import TrainMasked
 from ardm.errors import UsageError
 from ardm.runtime.launch import END_BY_SIGNAL, elect_reporter, exit_process, num_launched, print_reason
 from ardm.runtime.signals import Terminated, ignore_signals, raise_signals
@@ -34,7 +35,7 @@ COMMANDS: tuple[type, ...] = (Train, Evaluate, Sample, Infill, Plan, Export, Com
 COMMANDS += (Info, Models, Demo, Data, Report, Bench, Serve)
 NAMES = ("eval" if command is Evaluate else command.__name__.lower() for command in COMMANDS)
 Command: Any = Union[*(Annotated[c, tyro.conf.subcommand(n)] for c, n in zip(COMMANDS, NAMES, strict=True))]
-SHARED_COMMANDS = (Train, Evaluate, Sample, Infill, Compress, Decompress)
+SHARED_COMMANDS = (Train, TrainMasked, Evaluate, Sample, Infill, Compress, Decompress)
 """Commands whose work the processes of torchrun can share; any other would run once per process."""
 BAD_USAGE = 2
 DESCRIPTION = (

@@ -1,7 +1,7 @@
 """ardm report."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,9 @@ from typing import Annotated
 import tyro
 
 from ardm.cli.common import BatchSize, Device, OutputPath, Seed, progress, require_calls, require_positive
+from ardm.cli.masked import AnyMaskedDataFlags, MaskedDataFlags, report_masked
 from ardm.errors import UsageError
+from ardm.masked import is_masked
 from ardm.names import NamedOrder, Scale, ScheduleKind, Split
 from ardm.runtime.files import check_writable, check_writable_folder, to_json, write_output
 
@@ -19,9 +21,10 @@ class ReportCalls:
     """Tabulate a model's bits by order and by number of calls, for planned, cosine and uniform schedules (Markdown)."""
 
     model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
-    """A run's folder or a model file."""
+    """A run's folder, a model file, or a masked language model: hf:NAME or hf:FOLDER."""
     data: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DATA")]
-    """The folder of text8, CIFAR-10 or Speech Commands, or a file or folder of your own."""
+    """The folder of text8, CIFAR-10 or Speech Commands, or a file or folder of your own; for a masked language model a
+    file of sequences."""
     calls: tuple[int, ...] | None = None
     """Call budgets; default: 250 100 50 20 10 (text), 3072 500 100 50 (images), 1000 500 100 50 per stage (sound)."""
     orders: tuple[NamedOrder, ...] | None = None
@@ -43,6 +46,7 @@ class ReportCalls:
     """Write the tables to this file."""
     json: bool = False
     """Print JSON."""
+    masked: AnyMaskedDataFlags = field(default_factory=MaskedDataFlags)
 
     def run(self) -> None:
         """Measure and print."""
@@ -53,6 +57,10 @@ class ReportCalls:
             calls=min(self.calls, default=0) if self.calls is not None else None,
         )
         check_writable(self.output)
+        if is_masked(self.model):
+            report_masked(self)
+            return
+        self.masked.check_unused(self.model)
         from ardm.apps.report.calls import CallsReport, markdown
         from ardm.media import medium_of
         from ardm.tasks.load import load

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,11 +19,14 @@ from ardm.cli.common import (
     require_positive,
     warn_about_profile,
 )
+from ardm.cli.masked import AnyMaskedFlags, MaskedFlags, infill_masked, sample_masked
 from ardm.errors import UsageError
+from ardm.masked import is_masked
 from ardm.names import ScheduleKind
 
 if TYPE_CHECKING:
     from ardm.codec.format.options import OrderChoice
+    from ardm.library.model import Model
     from ardm.media.medium import GappedItem, Medium
     from ardm.runtime.device import Runtime
     from ardm.tasks.draw import Drawn, DrawOptions
@@ -35,7 +38,7 @@ class SamplerFlags:
     """Flags of `ardm sample` and `ardm infill`."""
 
     model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
-    """A run's folder or a model file."""
+    """A run's folder, a model file, or a masked language model: hf:NAME or hf:FOLDER."""
     n: Annotated[int, tyro.conf.arg(name="num", aliases=["-n"])] = 1
     """Number of samples."""
     calls: int | None = None
@@ -61,6 +64,7 @@ class SamplerFlags:
     """Do not compile the network first, even for many calls (CUDA only)."""
     json: bool = False
     """Print JSON, with lists of integers for everything except characters."""
+    masked: AnyMaskedFlags = field(default_factory=MaskedFlags)
 
     def check(self) -> None:
         """Raise a UsageError for flags that make no sense."""
@@ -87,6 +91,10 @@ class SamplerFlags:
     def run(self) -> None:
         """Sample and write, alone or in several processes that share the batches."""
         self.check()
+        if is_masked(self.model):
+            self.run_masked()
+            return
+        self.masked.check_unused(self.model)
         from ardm.runtime.device import Runtime
         from ardm.runtime.team import joined_team
 
@@ -96,6 +104,10 @@ class SamplerFlags:
 
     def run_on(self, runtime: "Runtime") -> None:
         """Sample in this process."""
+        raise NotImplementedError
+
+    def run_masked(self) -> None:
+        """Sample from a masked language model."""
         raise NotImplementedError
 
     def options(self, num_states: int, order: "str | OrderChoice") -> "DrawOptions":
@@ -112,7 +124,7 @@ class SamplerFlags:
             num_states=num_states,
         )
 
-    def draw(self, loaded: "LoadedModel", medium: "Medium", gaps: "GappedItem | None" = None) -> None:
+    def draw(self, loaded: "LoadedModel | Model", medium: "Medium", gaps: "GappedItem | None" = None) -> None:
         """Draw items of an ARDM, or fill the gaps of one, and write them."""
         from ardm.codec.format.options import OrderChoice
         from ardm.tasks.draw import draw
@@ -157,7 +169,8 @@ class Sample(SamplerFlags):
     """Draw samples from a model."""
 
     size: str | None = None
-    """WIDTHxHEIGHT of images, such as 48x32, or seconds of sound; by default the size the model was trained on."""
+    """WIDTHxHEIGHT of images, such as 48x32, seconds of sound, or the tokens of a masked language model's sequence; by
+    default the size the model was trained on."""
 
     def run_on(self, runtime: "Runtime") -> None:
         """Sample and write."""
@@ -170,6 +183,10 @@ class Sample(SamplerFlags):
             self._draw_baseline(loaded, medium)
         else:
             self.draw(loaded.for_shape(medium.shape(self.size)), medium)
+
+    def run_masked(self) -> None:
+        """Sample from a masked language model and write."""
+        sample_masked(self)
 
     def _draw_baseline(self, loaded: "LoadedBaseline", medium: "Medium") -> None:
         from ardm.tasks.draw import draw
@@ -223,6 +240,10 @@ class Infill(SamplerFlags):
             if runtime.team.is_first:
                 print("this model has one stage, so that its samples are exact without --particles", file=sys.stderr)
         flags.draw(loaded.for_shape(gaps.shape), medium, gaps)
+
+    def run_masked(self) -> None:
+        """Fill the gaps of a sequence by a masked language model and write."""
+        infill_masked(self)
 
     def options(self, num_states: int, order: "str | OrderChoice") -> "DrawOptions":
         """The flags that say how gaps are filled, and the order that they are filled in."""

@@ -10,13 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import tyro
 
 from ardm.cli.common import SECONDS_PER_LINE, Device, advancing, require_positive
 from ardm.cli.messages import flags_of
 from ardm.cli.train_flags import Start, check_together, config_of_all_presets, flag_in, preset_in, start_of
+from ardm.cli.train_masked import PRESET as MASKED_PRESET
+from ardm.cli.train_masked import TrainMasked
 from ardm.config import ImageData, RunConfig
 from ardm.errors import ArdmError, UsageError
 from ardm.presets import PRESETS, PresetName
@@ -34,6 +36,13 @@ WITHOUT_NAME = tyro.conf.arg(name="")
 PRESET_HELP = "What to train.\n" + "\n".join(
     f"{name}: {(make.__doc__ or '').partition(chr(10))[0]}" for name, make in PRESETS.items()
 )
+PRESET_HELP += (
+    "\nmasked: A masked language model (--init hf:NAME), on your own sequences; see ardm train masked --help."
+)
+if TYPE_CHECKING:
+    AnyPresetName = str
+else:
+    AnyPresetName = Literal[PresetName, "masked"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +51,7 @@ class Train:
 
     start: ClassVar[Start]
 
-    preset: Annotated[tyro.conf.Positional[PresetName], tyro.conf.arg(metavar="PRESET", help=PRESET_HELP)]
+    preset: Annotated[tyro.conf.Positional[AnyPresetName], tyro.conf.arg(metavar="PRESET", help=PRESET_HELP)]
     data: Path
     """Folder of text8, CIFAR-10 or Speech Commands, file or folder of text, or folder of images or sounds."""
     out: Path
@@ -121,8 +130,10 @@ SWITCHES = {"--debug", *(f"--{f.name.replace('_', '-')}" for f in fields(TrainIm
 """Flags without a value."""
 
 
-def train_command(arguments: Sequence[str]) -> type[Train]:
+def train_command(arguments: Sequence[str]) -> type[Train] | type[TrainMasked]:
     """`Train` with the defaults that the arguments imply, or with the flags of all presets if they name none."""
+    if preset_in(arguments, SWITCHES, [MASKED_PRESET]):
+        return TrainMasked
     base: type[Train] = TrainImages
     namespace: dict[str, Any] = {"__doc__": Train.__doc__}
     if (preset := preset_in(arguments, SWITCHES)) is None:

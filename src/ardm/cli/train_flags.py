@@ -9,6 +9,7 @@ import tyro
 
 from ardm.config import MIXTURE_NAMES, MethodConfig, MethodName, RunConfig
 from ardm.errors import UsageError
+from ardm.masked import is_masked
 from ardm.presets import PRESETS, parametrization_with
 
 if TYPE_CHECKING:
@@ -53,6 +54,10 @@ def _saved_or_preset(preset: str, arguments: Sequence[str]) -> Start:
     config = PRESETS[preset]()
     if init in ("", "None"):
         return Start(config=config)
+    if is_masked(init):
+        raise UsageError(
+            f"a masked language model is trained by: ardm train masked --init {init} --data FILE --out DIR"
+        )
     from ardm.checkpoint import load_model
 
     initial = load_model(init)
@@ -63,12 +68,14 @@ def _saved_or_preset(preset: str, arguments: Sequence[str]) -> Start:
     return Start(config=config, initial=initial)
 
 
-def preset_in(arguments: Sequence[str], switches: Collection[str]) -> str | None:
+def preset_in(
+    arguments: Sequence[str], switches: Collection[str], presets: Collection[str] = PRESETS.keys()
+) -> str | None:
     """The preset that the arguments name; None if there is none. Switches are flags without a value."""
     previous = ""
     for word in arguments:
         is_value = previous.startswith("--") and "=" not in previous and flag_in(previous) not in switches
-        if word in PRESETS and not is_value:
+        if word in presets and not is_value:
             return word
         previous = word
     return None

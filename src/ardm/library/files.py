@@ -15,7 +15,7 @@ from ardm.library.items import items_of
 from ardm.library.masked import MaskedModel, load_masked, save_masked
 from ardm.library.model import Model
 from ardm.library.networks import OwnConfig, model_around
-from ardm.masked.hub import is_hf
+from ardm.masked import is_masked
 from ardm.pretrained import find_model
 from ardm.runtime.device import Runtime
 from ardm.runtime.files import check_writable, is_gzip
@@ -87,7 +87,7 @@ def load(
     Model of text: 250 variables, 27 classes, 1 stage, exact
     """
     device = None if device is None else str(device)
-    if is_hf(source):
+    if is_masked(source):
         return load_masked(source, device, trust_remote_code=trust_remote_code, pickled=pickled, **options)
     if options:
         raise UsageError(f"{next(iter(options))}= is for hf: models only")

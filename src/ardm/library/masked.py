@@ -3,7 +3,7 @@
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,25 +18,26 @@ from ardm.depth import absorbing
 from ardm.errors import DataError, UsageError
 from ardm.library.items import Rows
 from ardm.library.model import Model, TrainingRows
-from ardm.library.scores import Score, ratio_half_width
+from ardm.library.scores import Score, ScoreHow, ratio_half_width
 from ardm.library.sequences import PADDING, SequenceItems
 from ardm.likelihood import partial_bound, student_95
-from ardm.masked.hub import load_pretrained, save_pretrained
+from ardm.masked.hub import load_pretrained, profile_facts, save_pretrained, saved_profile
 from ardm.masked.network import MaskedNetwork, Time, is_shifted_type, probed_classes, time_argument
-from ardm.masked.tokens import Tokens
+from ardm.masked.tokens import Tokens, Vocabulary
 from ardm.model import ARDM, Context, evaluating
 from ardm.names import Shape
 from ardm.parametrizations import DataParametrization
 from ardm.profile import Profile
 from ardm.runtime.device import Runtime
 from ardm.runtime.files import check_writable_folder
+from ardm.tasks.score import passes_for
 
 USUAL_LENGTH, USUAL_WINDOW = 128, 512
 """Tokens of a sampled sequence, and the most that a network sees, where nothing else is known."""
 MUTATION = re.compile(r"([^\d:,\s]+)(\d+)([^\d:,\s]+)")
 """A substitution such as A23G: the token, its position from 1, and the new token."""
 NUM_ORDERS = 16
-SAVED_OPTIONS = ("length", "window", "unit", "shifted", "mask_id")
+SAVED_OPTIONS = ("length", "window", "unit", "pattern", "shifted", "time", "mask_id", "start_id")
 """Options of `wrap` in a folder that ardm wrote."""
 
 
@@ -56,11 +57,16 @@ class PseudoScore:
         """Bits of all sequences over their tokens."""
         return float(self.bits.sum() / self.num_variables.sum())
 
+    @property
+    def figure(self) -> str:
+        """The mean with its interval and its unit."""
+        interval = f" ± {self.half_width:.4f}" if math.isfinite(self.half_width) else ""
+        return f"{self.bits_per_dim:.4f}{interval} {self.unit}"
+
     def __str__(self) -> str:
         """The mean with its interval, and what it is not."""
-        interval = f" ± {self.half_width:.4f}" if math.isfinite(self.half_width) else ""
-        figure, count = f"{self.bits_per_dim:.4f}{interval} {self.unit}", len(self.bits)
-        return f"{figure}, {count} item{'s' * (count > 1)}; pseudo-log-likelihood, which is not a probability"
+        count = len(self.bits)
+        return f"{self.figure}, {count} item{'s' * (count > 1)}; pseudo-log-likelihood, which is not a probability"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,7 +86,14 @@ class VariantScore:
 
 
 class MaskedModel(Model):
-    """A masked language model with a method for every command; `ardm.wrap` and `ardm.load("hf:...")` return one."""
+    """A masked language model with a method for every command; `ardm.wrap` and `ardm.load("hf:...")` return one.
+
+    >>> import ardm, torch
+    >>> network = torch.nn.Sequential(torch.nn.Embedding(4, 8), torch.nn.Linear(8, 4))
+    >>> network.forward = lambda input_ids: network[1](network[0](input_ids))
+    >>> ardm.wrap(network, ardm.Vocabulary(["<mask>", "H", "C", "O"]), length=9)
+    Model of sequences: 3 tokens, up to 512 at once, 68 parameters
+    """
 
     items: SequenceItems
 
@@ -161,9 +174,19 @@ class MaskedModel(Model):
 
         With `calls`, sequences of fewer tokens take one call for each.
         """
-        return replace(super().score(items, *args, **options), sizes=self.items.sizes(items))
+        texts = self.items.texts(items)
+        return replace(super().score(texts, *args, **options), sizes=self.items.sizes(texts))
 
-    def pseudo_score(self, items: Any, *, batch_size: int = 64) -> PseudoScore:
+    def num_rows(self, items: Any, order: str = "random", calls: int | None = None, passes: int | None = None) -> int:
+        """The number of rows that the network sees to score items, for progress."""
+        rows = self.items.rows(items)
+        chosen = passes or passes_for(sum(len(part.x) for part in rows))
+        how = ScoreHow(order=order, calls=calls, passes=chosen, schedule="planned", seed=0, batch_size=1)
+        return sum(how.num_rows(part) for part in rows)
+
+    def pseudo_score(
+        self, items: Any, *, batch_size: int = 64, on_batch: Callable[[int], None] = lambda count: None
+    ) -> PseudoScore:
         """The pseudo-log-likelihood: the bits of each token given all others, added up.
 
         It is not a probability, and mostly far below the bits of one: every token is guessed with all others in sight.
@@ -172,13 +195,13 @@ class MaskedModel(Model):
         number = 1 + max(int(part.owner.max()) for part in rows)
         bits, variables = np.zeros(number), np.zeros(number, np.int64)
         for part in rows:
-            found = self._pseudo_bits(part, batch_size)
+            found = self._pseudo_bits(part, batch_size, on_batch)
             np.add.at(bits, part.owner.numpy(), found.cpu().numpy())
             np.add.at(variables, part.owner.numpy(), part.num_scored.numpy())
         half_width = ratio_half_width(bits, variables)
         return PseudoScore(bits=bits, num_variables=variables, half_width=half_width, unit=self.items.unit)
 
-    def _pseudo_bits(self, rows: Rows, batch_size: int) -> Float64[Tensor, "R"]:
+    def _pseudo_bits(self, rows: Rows, batch_size: int, on_batch: Callable[[int], None]) -> Float64[Tensor, "R"]:
         ardm = self.for_shape(rows.shape).ardm
         x = rows.x.to(self.device)
         scored = (
@@ -195,6 +218,7 @@ class MaskedModel(Model):
                 outputs = ardm.outputs(inputs, mask, stage, t, where=place[:, None], context=lengths)
                 found = outputs.log_softmax(-1)[:, 0].gather(1, x[row, place][:, None])[:, 0]
                 bits.index_add_(0, row, -found.double() / math.log(2))
+                on_batch(len(row))
         return bits
 
     def variants(
@@ -315,11 +339,12 @@ def wrap(
     facts: Any = {"is_shifted": is_shifted, "time": argument, "time_of": time_of}
     if token_dropout is not None:
         _set_token_dropout(network, tokens, token_dropout)
-    num_classes = probed_classes(MaskedNetwork(network, tokens, len(tokens.names), **facts))
+    num_logits = probed_classes(MaskedNetwork(network, tokens, len(tokens.names), **facts))
     largest = window or _window_of(network, tokenizer, tokens)
     if largest < 1 or (length is not None and not 1 <= length <= largest):
         raise UsageError(f"the length must lie in 1..{largest}, which this network sees at once, got {length}")
     shape = (length or min(USUAL_LENGTH, largest),)
+    num_classes = max(num_logits, len(tokens.names))
     masked = MaskedNetwork(network, tokens, num_classes, **facts)
     device = next((p.device for p in network.parameters()), torch.device("cpu"))
     ardm = ARDM(masked, DataParametrization(absorbing(num_classes, tokens.mask)), shape).to(device)
@@ -338,9 +363,8 @@ def load_masked(
     found = load_pretrained(source, trust_remote_code=trust_remote_code, pickled=pickled)
     known = {name: found.facts[name] for name in SAVED_OPTIONS if found.facts.get(name) is not None}
     model = wrap(found.network, found.tokenizer, **(known | options))
-    if (profile := found.facts.get("profile")) is not None:
-        bits, counts = (torch.tensor(profile[name]) for name in ("bits", "counts"))
-        model.profile, model.profile_source = Profile(bits=bits.double(), counts=counts), profile["source"]
+    if (saved := saved_profile(found.facts, source)) is not None:
+        model.profile, model.profile_source = saved
     return model.to(Runtime.choose(device, compile=False).device)
 
 
@@ -349,11 +373,13 @@ def save_masked(model: MaskedModel, folder: Path) -> None:
     check_writable_folder(folder)
     network = model.ardm.network
     assert isinstance(network, MaskedNetwork)
-    options = (model.shape[0], model.items.window, model.tokens.unit, network.is_shifted, model.tokens.mask)
-    facts: dict[str, Any] = dict(zip(SAVED_OPTIONS, options, strict=True))
+    tokens, coder = model.tokens, model.tokens.coder
+    pattern = coder.pattern if isinstance(coder, Vocabulary) else "tokenizer"
+    start = tokens.start[0] if len(tokens.start) == 1 else None
+    options = (model.shape[0], model.items.window, tokens.unit, pattern, network.is_shifted, network.time or False)
+    facts: dict[str, Any] = dict(zip(SAVED_OPTIONS, (*options, tokens.mask, start), strict=True))
     if bool(model.profile.counts.any()):
-        profile = {"bits": model.profile.bits.tolist(), "counts": model.profile.counts.tolist()}
-        facts["profile"] = profile | {"source": model.profile_source}
+        facts |= profile_facts(model.profile, model.profile_source)
     save_pretrained(folder, model.network, model.tokenizer, facts)
 
 
@@ -395,6 +421,9 @@ def _set_token_dropout(network: nn.Module, tokens: Tokens, is_on: bool) -> None:
     found: list[Any] = [module for module in network.modules() if hasattr(module, "token_dropout")]
     if not found:
         raise UsageError("this network has no token dropout, which is ESM-2's; leave out token_dropout=")
+    config: Any = getattr(network, "config", None)
+    if hasattr(config, "token_dropout"):
+        config.token_dropout = is_on  # which is saved with the network
     for module in found:
         module.token_dropout = is_on
         if not is_on:

@@ -16,7 +16,7 @@ Items go in and come out in the medium's own types, as `ardm.library.items` desc
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -147,7 +147,7 @@ class Model(nn.Module):
         super().__init__()
         self.ardm, self.items, self.trained, self.own = ardm, items, trained, own
         self.profile = profile or Profile.empty(ardm.num_stages, ardm.num_variables)
-        self.profile_source = profile_source
+        self.profile_source: ProfileSource = profile_source
 
     def __repr__(self) -> str:
         model, stages = self.ardm, self.ardm.num_stages
@@ -261,13 +261,15 @@ class Model(nn.Module):
         context: Any = None,
         seed: int = 0,
         batch_size: int = 64,
+        on_batch: Callable[[int], None] | None = None,
     ) -> Score:
         """The bits of each item, and their mean with its 95% interval.
 
         In random orders this is a bound, by default estimated from single steps in enough passes for the network to see
         at least 128 rows. With `calls`, whole schedules in random orders are scored; in any other order the bits are
         exact, by default with one variable per call. Texts shorter than an item are scored as marginals, longer ones in
-        windows that see each other, and values of NaN in a table are left out.
+        windows that see each other, and values of NaN in a table are left out. `on_batch` is called with the number of
+        rows after each batch, a row being one item in one pass or in one call.
 
         >>> import ardm
         >>> model = ardm.load("text")
@@ -286,6 +288,7 @@ class Model(nn.Module):
             schedule=schedule,
             seed=seed,
             batch_size=batch_size,
+            **({} if on_batch is None else {"on_batch": on_batch}),
         )
         checked = self._context(context, 1 + max(int(rows.owner.max()) for rows in scored))
         return score_rows([(self.for_shape(rows.shape), rows) for rows in scored], how, checked, self.items.unit)

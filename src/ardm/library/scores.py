@@ -1,7 +1,7 @@
 """Scores: the bits of a user's items, from the bits of their rows."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ardm.errors import ArdmError, UsageError
 from ardm.library.items import Rows
-from ardm.likelihood import Z_95, bound, partial_bound, passes_in_words
+from ardm.likelihood import Z_95, Estimate, bound, partial_bound, passes_in_words
 from ardm.model import Context
 from ardm.names import ScheduleKind
 from ardm.profile import Profile
@@ -31,6 +31,15 @@ class ScoreHow:
     schedule: ScheduleKind
     seed: int
     batch_size: int
+    on_batch: Callable[[int], None] = lambda count: None
+    """Called with the number of rows of each batch; a row is one item in one pass or in one call."""
+
+    def num_rows(self, rows: Rows) -> int:
+        """The number of rows that the network sees for items of one stage, for progress."""
+        if self.order == "random" and self.calls is None:
+            return self.passes * len(rows.x)
+        most = int(rows.x.shape[1]) if self.calls is None else self.calls
+        return int(rows.num_scored.clamp(max=most).sum())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,14 +88,30 @@ class Score:
             )
         return float(self.bits.sum() / self.sizes[unit].sum())
 
-    def __str__(self) -> str:
-        """The mean with its interval, the unit and the method."""
+    def to_estimate(self) -> Estimate:
+        """The mean with its interval, as the functions of `ardm.likelihood` give it."""
+        names = ("bits_per_dim", "half_width", "is_exact", "estimator")
+        return Estimate(num_items=len(self.bits), **{name: getattr(self, name) for name in names})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; an unknown interval is None."""
+        draws = self.draws_half_width if 0 < self.draws_half_width < math.inf else None
+        facts = {"unit": self.unit, "draws_half_width": draws, "variables": int(self.num_variables.sum())}
+        return self.to_estimate().to_dict() | facts | {f"bits_per_{unit}": self.bits_per(unit) for unit in self.sizes}
+
+    @property
+    def figure(self) -> str:
+        """The mean with its interval and its unit."""
         half = self.half_width if math.isfinite(self.half_width) else self.draws_half_width
         interval = f" ± {half:.4f}" if 0 < half < math.inf else ""
         others = [f"{self.bits_per(unit):.4f} bits/{unit}" for unit in self.sizes if f"bits/{unit}" != self.unit]
-        more, count = f" ({', '.join(others)})" if others else "", len(self.bits)
-        figure = f"{self.bits_per_dim:.4f}{interval} {self.unit}{more}"
-        return f"{figure}, {count} item{'s' * (count > 1)}; {self.estimator}"
+        more = f" ({', '.join(others)})" if others else ""
+        return f"{self.bits_per_dim:.4f}{interval} {self.unit}{more}"
+
+    def __str__(self) -> str:
+        """The mean with its interval, the unit and the method."""
+        count = len(self.bits)
+        return f"{self.figure}, {count} item{'s' * (count > 1)}; {self.estimator}"
 
 
 def score_rows(parts: Sequence[tuple[ModelOnDevice, Rows]], how: ScoreHow, context: Context, unit: str) -> Score:
@@ -187,7 +212,8 @@ def _bound(
     model: ModelOnDevice, x: Tensor, rows: Rows, how: ScoreHow, context: Context, generator: torch.Generator
 ) -> _RowBits:
     """The bound of whole rows, or of parts; whole rows among parts share the strata of these."""
-    kwargs: Any = {"context": context, "num_passes": how.passes, "batch_size": how.batch_size}
+    kwargs: Any = {"context": context, "num_passes": how.passes}
+    kwargs |= {"batch_size": how.batch_size, "on_batch": how.on_batch}
     if rows.scored is None or bool(rows.scored.all()):
         whole = bound(model.ardm, x, generator, **kwargs)
         draws = whole.draws_half_width * x.numel()
@@ -247,5 +273,5 @@ def _whole_bits(
     if not is_whole:
         scored = torch.ones_like(rows.x, dtype=torch.bool) if rows.scored is None else rows.scored
         part = {"scored": scored[chosen].to(x.device), "given": given_of(rows)[chosen].to(x.device)}
-    options: Any = {"context": context, "batch_size": how.batch_size}
+    options: Any = {"context": context, "batch_size": how.batch_size, "on_batch": how.on_batch}
     return bits_under_schedule(ardm, x, schedule, how.order, generator, **part, **options)

@@ -61,12 +61,12 @@ class SequenceItems(Items):
         return ids
 
     def rows(self, items: Any) -> list[Rows]:
-        """Sequences by length: rows of similar lengths share a shape."""
+        """Sequences by length: rows of similar lengths share a shape, where they stand in the order they came in."""
         texts = self.texts(items)
         pieces = [piece for owner, text in enumerate(texts) for piece in self._pieces(owner, text, len(texts))]
-        pieces.sort(key=lambda piece: len(piece[1]))
+        pieces.sort(key=lambda piece: -len(piece[1]))
         found, bucket = [], list[Piece]()
-        for piece in reversed(pieces):
+        for piece in pieces:
             if bucket and len(piece[1]) < (1 - MAX_PADDING) * len(bucket[0][1]):
                 found.append(self._bucket(bucket))
                 bucket = []
@@ -87,8 +87,9 @@ class SequenceItems(Items):
                 yield owner, item.x[:size], given
 
     def _bucket(self, pieces: Sequence[Piece]) -> Rows:
-        owners, ids, marks = zip(*pieces, strict=True)
-        sizes, size = np.array([len(own) for own in ids]), len(ids[0])
+        owners, ids, marks = zip(*sorted(pieces, key=lambda piece: piece[0]), strict=True)
+        sizes = np.array([len(own) for own in ids])
+        size = int(sizes.max())
         x, given = (np.stack([np.pad(own, (0, size - len(own))) for own in part]) for part in (ids, marks))
         inside = np.arange(size) < sizes[:, None]
         is_whole = bool(inside.all() and not given.any())

@@ -6,22 +6,29 @@ loss profile and how the model is used.
 
 import json
 import logging
+import pickle
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from ardm.errors import CheckpointError, UsageError
+from ardm.masked import FACTS_FILE, PREFIX
 from ardm.masked.tokens import Vocabulary
+from ardm.names import ProfileSource
+from ardm.profile import Profile
 
-PREFIX = "hf:"
-FACTS_FILE = "ardm.json"
-"""In a folder that ardm wrote."""
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "spiece.model", "sentencepiece.bpe.model", "vocab.json")
+FOREIGN = (
+    *(OSError, ValueError, KeyError, RuntimeError, ImportError, TypeError, AttributeError),
+    *(pickle.UnpicklingError, SafetensorError),
+)
+"""What `transformers` raises for files that it cannot use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,16 +38,6 @@ class Pretrained:
     network: nn.Module
     tokenizer: Any
     facts: dict[str, Any] = field(default_factory=dict)
-
-
-def is_hf(source: str | Path) -> bool:
-    """Whether a source names a masked model.
-
-    >>> from ardm.masked.hub import is_hf
-    >>> is_hf("hf:bert-base-uncased"), is_hf("text")
-    (True, False)
-    """
-    return str(source).startswith(PREFIX)
 
 
 def load_pretrained(source: str | Path, *, trust_remote_code: bool = False, pickled: bool = False) -> Pretrained:
@@ -54,15 +51,15 @@ def load_pretrained(source: str | Path, *, trust_remote_code: bool = False, pick
     folder = Path(name)
     if not name or (folder.exists() and not folder.is_dir()):
         raise UsageError(f"hf: is followed by a folder or a name on the Hugging Face hub, got {name!r}")
+    facts = read_facts(folder)
     with _quiet(transformers), _one_line(name, is_local=folder.is_dir()):
         config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code)
         _check_masked(transformers, config, name)
         how: dict[str, Any] = {"use_safetensors": None if pickled else True, "weights_only": True}
         network = _network(transformers, config, name, trust_remote_code, how)
-        tokenizer = _tokenizer(transformers, name, trust_remote_code)
+        tokenizer = _tokenizer(transformers, name, trust_remote_code, facts)
     network.eval()
-    facts = folder / FACTS_FILE
-    return Pretrained(network=network, tokenizer=tokenizer, facts=_read_facts(facts) if facts.is_file() else {})
+    return Pretrained(network=network, tokenizer=tokenizer, facts=facts)
 
 
 def save_pretrained(folder: Path, network: nn.Module, tokenizer: Any, facts: dict[str, Any]) -> None:
@@ -70,15 +67,49 @@ def save_pretrained(folder: Path, network: nn.Module, tokenizer: Any, facts: dic
     save: Any = getattr(network, "save_pretrained", None)
     if save is None:
         raise UsageError("only a network of transformers can be saved in a folder; save yours with torch.save")
+    if not isinstance(tokenizer, Vocabulary) and not hasattr(tokenizer, "save_pretrained"):
+        raise UsageError("only a tokenizer of transformers or an ardm.Vocabulary can be saved in a folder")
     folder.mkdir(parents=True, exist_ok=True)
     with _quiet(_transformers()):
         save(folder)
-        if hasattr(tokenizer, "save_pretrained"):
+        if not isinstance(tokenizer, Vocabulary):
             tokenizer.save_pretrained(folder)
     if isinstance(tokenizer, Vocabulary):
         (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in tokenizer.tokens), encoding="utf-8")
-        facts = facts | {"pattern": tokenizer.pattern or facts.get("pattern")}
+        facts = facts | {"vocabulary": asdict(tokenizer)}  # vocab.txt has no place for the rest
     (folder / FACTS_FILE).write_text(json.dumps(facts, indent=1), encoding="utf-8")
+
+
+def profile_facts(profile: Profile, source: ProfileSource) -> dict[str, Any]:
+    """A loss profile among the facts of a folder, as `saved_profile` reads it."""
+    return {"profile": {"bits": profile.bits.tolist(), "counts": profile.counts.tolist(), "source": source}}
+
+
+def saved_profile(facts: dict[str, Any], source: str | Path) -> tuple[Profile, ProfileSource] | None:
+    """The loss profile among the facts of a folder, and where it comes from; None if it has none."""
+    if (found := facts.get("profile")) is None:
+        return None
+    try:
+        bits, counts = (torch.tensor(found[name]) for name in ("bits", "counts"))
+        if bits.ndim != 2 or bits.shape != counts.shape or found["source"] not in get_args(ProfileSource):
+            raise ValueError
+    except (KeyError, TypeError, ValueError):
+        raise CheckpointError(f"the loss profile in {FACTS_FILE} of {source} is damaged") from None
+    return Profile(bits=bits.double(), counts=counts.long()), found["source"]
+
+
+def read_facts(source: str | Path) -> dict[str, Any]:
+    """The facts that ardm wrote beside a masked model; empty for a folder or a name without them."""
+    path = Path(str(source).removeprefix(PREFIX)) / FACTS_FILE
+    if not path.is_file():
+        return {}
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} is damaged: {error}") from None
+    if not isinstance(facts, dict):
+        raise CheckpointError(f"{path} is damaged: expected an object")
+    return facts
 
 
 def _transformers() -> Any:
@@ -114,12 +145,13 @@ def _network(transformers: Any, config: Any, name: str, trust: bool, how: dict[s
     return network
 
 
-def _tokenizer(transformers: Any, name: str, trust: bool) -> Any:
-    """The tokenizer of a model, or its list of tokens if these are letters or SMILES."""
+def _tokenizer(transformers: Any, name: str, trust: bool, facts: dict[str, Any]) -> Any:
+    """The tokenizer of a model, or its list of tokens if these are letters or SMILES, or ardm wrote it."""
     folder = Path(name)
     listed = folder / "vocab.txt"
+    if "vocabulary" in facts:
+        return Vocabulary(**facts["vocabulary"])
     if listed.is_file():
-        facts = _read_facts(folder / FACTS_FILE) if (folder / FACTS_FILE).is_file() else {}
         vocabulary = Vocabulary.from_file(listed, facts.get("pattern"))
         has_own = any((folder / file).is_file() for file in ("tokenizer.json", "tokenizer_config.json"))
         if vocabulary.is_letters or vocabulary.is_smiles:
@@ -127,16 +159,6 @@ def _tokenizer(transformers: Any, name: str, trust: bool) -> Any:
         if not has_own:
             return transformers.BertTokenizer(str(listed))
     return transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=trust)
-
-
-def _read_facts(path: Path) -> dict[str, Any]:
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} is damaged: {error}") from None
-    if not isinstance(facts, dict):
-        raise CheckpointError(f"{path} is damaged: expected an object")
-    return facts
 
 
 @contextmanager
@@ -163,7 +185,7 @@ def _one_line(name: str, *, is_local: bool) -> Iterator[None]:
         yield
     except (CheckpointError, UsageError):
         raise
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+    except FOREIGN as error:
         text = " ".join(str(error).split())
         if "trust_remote_code" in text:
             reason = "it comes with code of its own, which runs only if you trust it: --trust-remote-code"

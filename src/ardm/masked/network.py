@@ -44,7 +44,7 @@ class MaskedNetwork(nn.Module):
         if is_shifted and not tokens.start:
             raise UsageError("logits shifted by one need a first token that is never hidden; name it with start_id=")
         self.network, self.tokens, self.is_shifted = network, tokens, is_shifted
-        self.num_classes, self._time, self._time_of = num_classes, time, time_of
+        self.num_classes, self.time, self.time_of = num_classes, time, time_of
         self._takes_attention = "attention_mask" in arguments_of(network)
         beyond = range(len(tokens.names), num_classes)
         excluded = [number for number in sorted({*tokens.special, *beyond}) if number < num_classes]
@@ -69,12 +69,14 @@ class MaskedNetwork(nn.Module):
     def _logits(self, inputs: Int[Tensor, "B D"], lengths: Int[Tensor, "B"] | None) -> Float[Tensor, "B D K"]:
         ids, seen = self.surrounded(inputs, lengths)
         arguments: dict[str, Tensor] = {} if seen is None else {"attention_mask": seen.long()}
-        if self._time is not None:
-            hidden = (ids == self.tokens.mask).sum(1)
-            count = torch.full_like(hidden, inputs.shape[1]) if lengths is None else lengths
-            arguments[self._time] = self._time_of(hidden / count)
+        if self.time is not None:
+            hidden = (ids == self.tokens.mask) if seen is None else (ids == self.tokens.mask) & seen
+            count = inputs.shape[1] if lengths is None else lengths
+            arguments[self.time] = self.time_of(hidden.sum(1) / count)
         first = len(self.tokens.start) - self.is_shifted
         logits = logits_of(self.network(ids, **arguments))[:, first : first + inputs.shape[1], : self.num_classes]
+        if logits.shape[2] < self.num_classes:  # some networks have no logits for the mask
+            logits = nn.functional.pad(logits, (0, self.num_classes - logits.shape[2]))
         if torch.is_grad_enabled():
             return logits.index_fill(-1, self.excluded, float("-inf"))
         return logits.index_fill_(-1, self.excluded, float("-inf"))
@@ -162,9 +164,9 @@ def probed_classes(network: MaskedNetwork) -> int:
 
 
 def _tried(network: MaskedNetwork, ids: Int[Tensor, "B L"]) -> Tensor:
-    name, inner = network._time, network.network
+    name, inner = network.time, network.network
     share = torch.zeros(len(ids), device=ids.device)
-    more = {} if name is None else {name: network._time_of(share)}
+    more = {} if name is None else {name: network.time_of(share)}
     training = [module for module in inner.modules() if module.training]
     inner.eval()
     try:

@@ -39,6 +39,8 @@ def read_sequences(path: str | Path, format: SequenceFormat = "auto") -> Sequenc
     path = Path(path)
     if path.is_dir():
         raise DataError(f"{path} is a folder; give one file of sequences")
+    if not path.exists():
+        raise DataError(f"there is no file {path}")
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -56,14 +58,14 @@ def read_sequences(path: str | Path, format: SequenceFormat = "auto") -> Sequenc
 
 def _format_of(path: Path, text: str) -> str:
     suffix = path.suffix.lower()
-    if suffix in FASTA_SUFFIXES or text.lstrip().startswith(">"):
-        return "fasta"
-    return "smiles" if suffix in SMILES_SUFFIXES else "lines"
+    if suffix in SMILES_SUFFIXES:  # a reaction may begin with >
+        return "smiles"
+    return "fasta" if suffix in FASTA_SUFFIXES or text.lstrip().startswith(">") else "lines"
 
 
 def _fasta(text: str, path: Path) -> Iterator[tuple[str, str]]:
     name, parts = None, list[str]()
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         line = line.strip()
         if line.startswith(">"):
             if name is not None:
@@ -78,9 +80,10 @@ def _fasta(text: str, path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _record(name: str, parts: list[str], path: Path) -> tuple[str, str]:
-    if not any(parts):
+    sequence = "".join(parts).removesuffix("*")
+    if not sequence:
         raise DataError(f"the sequence {name} in {path} is empty")
-    return name, "".join(parts).removesuffix("*")
+    return name, sequence
 
 
 def _smiles(text: str, path: Path) -> Iterator[tuple[str, str]]:
@@ -89,6 +92,6 @@ def _smiles(text: str, path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _lines(text: str, path: Path) -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             yield f"line {number}", line.strip()

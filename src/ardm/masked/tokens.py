@@ -195,13 +195,13 @@ class Vocabulary:
         ids, place = [], 0
         while place < len(text):
             match = self._regex.match(text, place)
-            name = match[0] if match and match[0] else text[place]
-            name = self.mask_name or name if name == HIDDEN and HIDDEN not in self._numbers else name
-            if not match or name not in self._numbers or name in UNKNOWNS:
+            part = match[0] if match and match[0] else text[place]
+            name = self.mask_name or part if part == HIDDEN and HIDDEN not in self._numbers else part
+            if not match or not match[0] or name not in self._numbers or name in UNKNOWNS:
                 kind = "residue" if self.is_letters and self._is_protein else "token"
                 raise DataError(f"unknown {kind} {name!r} at position {place} (from 0): the model has no such token")
             ids.append(self._numbers[name])
-            place = match.end()
+            place += len(part)
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -215,9 +215,12 @@ class Vocabulary:
 
     def to_tokens(self, mask_id: int | None = None) -> Tokens:
         """These tokens, with the special ones by their usual names."""
-        mask = mask_id if mask_id is not None else None if self.mask_name is None else self._numbers[self.mask_name]
-        if mask is None:
+        if mask_id is not None:
+            check_mask(mask_id, len(self.tokens))
+            return replace(self, mask=self.tokens[mask_id]).to_tokens()
+        if self.mask_name not in self._numbers:
             raise no_mask()
+        mask = self._numbers[self.mask_name]
         ids = {name: self._numbers[name] for name in self.special_names}
         first, last, pad = (self._first(names) for names in (STARTS, ENDS, PADS))
         start, end = (() if name is None else (ids[name],) for name in (first, last))
@@ -247,17 +250,24 @@ def no_mask() -> CheckpointError:
     return CheckpointError("this model has no mask token, so it is no masked model; name one with mask_id= if it has")
 
 
+def check_mask(mask_id: int, num_tokens: int) -> None:
+    """Raise a UsageError unless a mask is one of so many tokens."""
+    if not 0 <= mask_id < num_tokens:
+        raise UsageError(f"the mask must be one of the tokens 0..{num_tokens - 1}, got mask_id={mask_id}")
+
+
 @dataclass(frozen=True)
 class TokenizerCoder:
     """The coder of a tokenizer of `transformers`."""
 
     tokenizer: Any
+    mask: str
+    """The mask's name."""
     unknown: int | None
 
     def encode(self, text: str) -> list[int]:
         """The numbers of a text's tokens; a DataError for a part that the tokenizer does not know."""
-        marked = self.tokenizer.mask_token or HIDDEN
-        ids: list[int] = self.tokenizer.encode(text.replace(HIDDEN, marked), add_special_tokens=False)
+        ids: list[int] = self.tokenizer.encode(text.replace(HIDDEN, self.mask), add_special_tokens=False)
         if self.unknown in ids:
             known = self.decode(ids[: ids.index(self.unknown)])
             raise DataError(f"the tokenizer has no token for a part of {text!r}, after {known!r}")
@@ -273,6 +283,7 @@ def _of_transformers(tokenizer: Any, pattern: str | None, mask_id: int | None) -
     mask = mask_id if mask_id is not None else tokenizer.mask_token_id
     if mask is None:
         raise no_mask()
+    check_mask(mask, len(names))
     reserved = {number for number, name in enumerate(names) if RESERVED.fullmatch(name)}
     special = {*tokenizer.all_special_ids, mask} | reserved
     ordinary = [name for number, name in enumerate(names) if number not in special]
@@ -281,7 +292,7 @@ def _of_transformers(tokenizer: Any, pattern: str | None, mask_id: int | None) -
     fill = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else mask
     facts: dict[str, Any] = {"mask": mask, "pad": fill, "special": frozenset(special), "start": start, "end": end}
     if chosen == "tokenizer":
-        return Tokens(coder=TokenizerCoder(tokenizer, tokenizer.unk_token_id), names=names, **facts)
+        return Tokens(coder=TokenizerCoder(tokenizer, names[mask], tokenizer.unk_token_id), names=names, **facts)
     vocabulary = Vocabulary(names, chosen, mask=names[mask], special=[names[number] for number in special])
     return replace(vocabulary.to_tokens(mask), **facts)
 
@@ -290,8 +301,9 @@ def _around(tokenizer: Any, special: set[int]) -> tuple[tuple[int, ...], tuple[i
     """The tokens that a tokenizer puts before and after every sequence."""
     ordinary = next(i for i in range(len(tokenizer)) if i not in special)
     whole = tokenizer.encode(tokenizer.convert_ids_to_tokens(ordinary))
-    inner = [place for place, number in enumerate(whole) if number not in tokenizer.all_special_ids]
-    if not inner:  # the tokenizer does not know its own token as a text: the first special ones come before
+    around = {*tokenizer.all_special_ids} - {tokenizer.unk_token_id}  # it may not know its own token as a text
+    inner = [place for place, number in enumerate(whole) if number not in around]
+    if not inner:  # it leaves such a text out: the first special ones come before
         middle = (len(whole) + 1) // 2
         return tuple(whole[:middle]), tuple(whole[middle:])
     return tuple(whole[: inner[0]]), tuple(whole[inner[-1] + 1 :])

@@ -10,7 +10,7 @@ from ardm.baselines.d3pm import from_ardm
 from ardm.checkpoint import Trained, TrainedBaseline, TrainedModel
 from ardm.errors import UsageError
 from ardm.model import ARDM
-from ardm.names import Shape
+from ardm.names import ProfileSource, Shape
 from ardm.profile import Profile
 from ardm.runtime.device import Runtime
 from ardm.tasks.plan import Profiled
@@ -22,6 +22,9 @@ class ModelOnDevice(Profiled, Protocol):
 
     @property
     def runtime(self) -> Runtime: ...
+
+    @property
+    def profile_source(self) -> ProfileSource: ...
 
     def for_shape(self, shape: Shape) -> "ModelOnDevice":
         """This model for items of another shape."""
@@ -43,6 +46,11 @@ class LoadedModel:
     def profile(self) -> Profile:
         """The loss profile, for planning."""
         return self.trained.profile
+
+    @property
+    def profile_source(self) -> ProfileSource:
+        """Where the losses of the profile come from."""
+        return self.trained.profile_source
 
     def for_shape(self, shape: Shape) -> "LoadedModel":
         """This model with its weights for items of another shape."""

@@ -13,6 +13,8 @@ from ardm.checkpoint import TrainedModel, load_profile_and_source
 from ardm.codec.coding_plan import orders_and_schedule
 from ardm.codec.format.options import OrderChoice
 from ardm.errors import DataError, UsageError
+from ardm.masked import is_masked
+from ardm.masked.hub import read_facts, saved_profile
 from ardm.model import ARDM
 from ardm.names import AVERAGED, ProfileSource, ScheduleKind, Shape, Smoothing
 from ardm.orders import random_stage_orders
@@ -57,7 +59,15 @@ def read_losses_and_source(source: str | Path, method: Smoothing | None = None) 
     """
     if Path(source).suffix.lower() in (".npy", ".json"):
         return monotone(read_profile(Path(source)), method=method or "sort"), None
-    profile, profile_source = load_profile_and_source(find_model(source))
+    if is_masked(source):
+        found = saved_profile(read_facts(source), source)
+        if found is None:
+            raise UsageError(
+                f"{source} has no loss profile; `ardm eval {source} DATA --profile p.json` measures one in p.json"
+            )
+        profile, profile_source = found
+    else:
+        profile, profile_source = load_profile_and_source(find_model(source))
     return monotone_losses(profile, method or "smooth"), profile_source
 
 

@@ -33,14 +33,21 @@ def parse_gaps(content: bytes, mask: str, alphabet: Alphabet, num_variables: int
 
 def gap_positions(symbols: list[bytes], mask: str) -> Bool[np.ndarray, "N"]:
     """True at each position to fill."""
-    if not re.fullmatch(r"\d+:\d+(,\d+:\d+)*", mask):
-        if len(mask) != 1:
-            raise UsageError(f"--mask must be one character or ranges such as 10:20,35:40, got {mask!r}")
+    if (ranges := ranges_in(mask)) is None:
         return np.array([symbol == mask.encode() for symbol in symbols])
     gaps = np.zeros(len(symbols), bool)
-    for part in mask.split(","):
-        start, stop = map(int, part.split(":"))
+    for start, stop in ranges:
         if not start < stop <= len(symbols):
-            raise UsageError(f"--mask range {part} does not lie within the text's {len(symbols)} characters")
+            raise UsageError(f"--mask range {start}:{stop} does not lie within the text's {len(symbols)} characters")
         gaps[start:stop] = True
     return gaps
+
+
+def ranges_in(mask: str) -> list[tuple[int, int]] | None:
+    """The ranges of a mask such as 10:20,35:40; None for a single character, which marks gaps."""
+    if re.fullmatch(r"\d+:\d+(,\d+:\d+)*", mask):
+        pairs = (part.split(":") for part in mask.split(","))
+        return [(int(start), int(stop)) for start, stop in pairs]
+    if len(mask) != 1:
+        raise UsageError(f"--mask must be one character or ranges such as 10:20,35:40, got {mask!r}")
+    return None

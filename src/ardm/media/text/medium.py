@@ -70,19 +70,12 @@ class TextMedium(Medium):
 
     def write(self, samples: Samples, path: Path | None, *, as_json: bool) -> None:
         """Write lines of text, a block of lines per chain, or raw bytes to a file."""
-        if not samples.is_chain:
+        if samples.is_chain:
+            write_chains(
+                [[self.alphabet.show(state) for state in chain] for chain in samples.chains], samples, path, as_json
+            )
+        else:
             self._write_last([self.alphabet.decode(chain[-1]) for chain in samples.chains], samples, path, as_json)
-            return
-        chains = [[self.alphabet.show(state) for state in chain] for chain in samples.chains]
-        if as_json:
-            calls = {"calls": samples.calls[-1], "state_calls": list(samples.calls)}
-            write_output(path, to_json(calls | {"chains": chains}))
-            return
-        blocks = [
-            "\n".join(f"call {calls:>4}  {text}" for calls, text in zip(samples.calls, chain, strict=True))
-            for chain in chains
-        ]
-        write_output(path, "\n\n".join(blocks).encode())
 
     def _write_last(self, contents: Sequence[bytes], samples: Samples, path: Path | None, as_json: bool) -> None:
         if as_json:
@@ -93,6 +86,19 @@ class TextMedium(Medium):
         else:
             has_line_breaks = self.alphabet.characters is None or "\n" in self.alphabet.characters
             write_output(path, (b"\n---\n" if has_line_breaks else b"\n").join(contents))
+
+
+def write_chains(chains: Sequence[Sequence[str]], samples: Samples, path: Path | None, as_json: bool) -> None:
+    """Write the states of each sample as a block of lines, or all as JSON."""
+    if as_json:
+        calls = {"calls": samples.calls[-1], "state_calls": list(samples.calls)}
+        write_output(path, to_json(calls | {"chains": chains}))
+        return
+    blocks = [
+        "\n".join(f"call {calls:>4}  {text}" for calls, text in zip(samples.calls, chain, strict=True))
+        for chain in chains
+    ]
+    write_output(path, "\n\n".join(blocks).encode())
 
 
 def read_input(source: str) -> bytes:

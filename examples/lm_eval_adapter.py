@@ -1,0 +1,70 @@
+"""ARDMs of text in EleutherAI's lm-evaluation-harness: registered there as `ardm`, with all three kinds of requests.
+
+A continuation's probability given its context is exact in an order, by default from left to right; with
+order="random,orders=8" it is the mean logarithm over random orders. Generated texts fill a masked tail of fixed length,
+in planned calls. A masked model knows how long a text is, and never ends one early. Contexts must not contain _,
+which marks a gap. One request at a time: simple, not fast.
+
+    pip install lm_eval                   # tried with 0.4.13
+    python examples/lm_eval_adapter.py    # two small tasks for the bundled model; or the harness's own arguments:
+    python examples/lm_eval_adapter.py run --model ardm --model_args path=hf:FOLDER --tasks lambada_openai
+"""
+
+import math
+import sys
+
+from lm_eval.api.model import LM
+from lm_eval.api.registry import register_model
+
+import ardm
+
+GREEDY = {"top_p": 1e-9}
+
+
+@register_model("ardm")
+class ArdmLM(LM):
+    """The model at a path that `ardm.load` takes, or a model."""
+
+    def __init__(self, path="text", order="raster", orders=1, calls=None, length=64, device=None, **_):
+        super().__init__()
+        self.model = ardm.load(path, device) if isinstance(path, str) else path
+        self.order, self.orders, self.calls, self.length = order, orders, calls, length
+        tokens = getattr(self.model, "tokens", None)  # those of a masked model; others have characters
+        self.encode, self.decode = (tokens.encode, tokens.decode) if tokens else (list, "".join)
+        self.window = getattr(self.model.items, "window", self.model.shape[0])
+
+    def fitted(self, context, rest):
+        """The context without so many first words that the rest has room."""
+        while context and len(self.encode(context + rest)) > self.window:
+            context = context.partition(" ")[2]
+        return context
+
+    def loglikelihood(self, requests):
+        return [self.continued(*request.args) for request in requests]
+
+    def continued(self, context, continuation):
+        """log p(continuation | context), and whether it is what greedy decoding in this order gives."""
+        context = self.fitted(context, continuation)
+        whole = context + continuation
+        target = [(len(self.encode(context.rstrip())), len(self.encode(whole)))]
+        bits = self.model.conditional([whole] * self.orders, target, order=self.order).bits.mean().item()
+        greedy = self.model.infill(whole, target, order=self.order, **GREEDY)[0]
+        return -bits * math.log(2), self.encode(greedy) == self.encode(whole)
+
+    def loglikelihood_rolling(self, requests):
+        texts = [request.args[0] for request in requests]
+        return (-self.model.score(texts, order=self.order).bits * math.log(2)).tolist()
+
+    def generate_until(self, requests):
+        return [self.generated(*request.args) for request in requests]
+
+    def generated(self, context, options):
+        """A tail behind the context, up to the first of the texts at which to stop."""
+        tail = "_" * min(options.get("max_gen_toks", self.length), self.window)
+        context = self.fitted(context, tail)
+        how = {"temperature": heat} if (heat := options.get("temperature")) else GREEDY
+        filled = self.model.infill(context + tail, calls=self.calls, **how)[0]
+        text = self.decode(self.encode(filled)[len(self.encode(context)) :])
+        for stop in options.get("until", []):
+            text = text.split(stop)[0]
+        return text
