@@ -106,11 +106,12 @@ def test_a_vocabulary_file_is_read_line_by_line(tmp_path):
 
 def test_special_and_reserved_tokens_of_a_vocabulary():
     tokens = Tokens.of(Vocabulary(ESM_TOKENS))
-    assert (tokens.mask, tokens.pad, tokens.start, tokens.end, tokens.unit) == (8, 1, (0,), (2,), "residue")
+    assert (tokens.mask, tokens.pad, tokens.start, tokens.end, tokens.unit) == (8, 1, (0,), (2,), "base")
     assert tokens.special == {0, 1, 2, 3, 7, 8}
     assert tokens.num_around == 2
     plain = Tokens.of(Vocabulary(["x", "y", "<mask>"]))
     assert (plain.start, plain.end, plain.pad, plain.unit) == ((), (), 2, "character")
+    assert Vocabulary(["<mask>", *"LAGVSERTIDPKQNFYMHWCXBUZO.-"]).unit == "residue"
 
 
 def test_masks_and_special_tokens_of_other_names():

@@ -321,7 +321,7 @@ def wrap(
     ...         self.layers = torch.nn.Sequential(torch.nn.Embedding(5, 8), torch.nn.Linear(8, 5))
     ...     def forward(self, input_ids):
     ...         return self.layers(input_ids)
-    >>> model = ardm.wrap(Net(), ardm.Vocabulary(["<mask>", "A", "C", "G", "T"]), unit="base")
+    >>> model = ardm.wrap(Net(), ardm.Vocabulary(["<mask>", "A", "C", "G", "T"]))
     >>> score = model.score(["ACGT", "GATTACA"], order="raster")
     >>> score.unit, score.num_variables.tolist()
     ('bits/base', [4, 7])

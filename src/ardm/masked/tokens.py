@@ -26,7 +26,7 @@ RESERVED = re.compile(
     r"\[unused\d+\]|<unused\d+>|<null_\d+>|madeupword\d+|<extra_id_\d+>|<\|reserved_special_token_\d+\|>"
 )
 """Tokens that no text can give: places kept free in a vocabulary."""
-AMINO_ACIDS = frozenset("ACDEFGHIKLMNPQRSTVWY")
+AMINO_ACIDS, BASES = frozenset("ACDEFGHIKLMNPQRSTVWY"), frozenset("ACGTUN")
 STARTS, ENDS = ("[CLS]", "<cls>", "<s>", "<bos>"), ("[SEP]", "<eos>", "</s>")
 MASKS, PADS, UNKNOWNS = ("[MASK]", "<mask>"), ("[PAD]", "<pad>"), ("[UNK]", "<unk>")
 SPECIALS = (*STARTS, *ENDS, *MASKS, *PADS, *UNKNOWNS)
@@ -50,7 +50,7 @@ class Tokens:
     >>> from ardm.masked.tokens import Tokens, Vocabulary
     >>> tokens = Tokens.of(Vocabulary(["[PAD]", "[CLS]", "[SEP]", "[MASK]", "A", "C"]))
     >>> tokens.encode("CA_A"), tokens.mask, tokens.start, tokens.unit
-    ([5, 4, 3, 4], 3, (1,), 'residue')
+    ([5, 4, 3, 4], 3, (1,), 'character')
     """
 
     coder: Coder
@@ -198,7 +198,7 @@ class Vocabulary:
             part = match[0] if match and match[0] else text[place]
             name = self.mask_name or part if part == HIDDEN and HIDDEN not in self._numbers else part
             if not match or not match[0] or name not in self._numbers or name in UNKNOWNS:
-                kind = "residue" if self.is_letters and self._is_protein else "token"
+                kind = self.unit if self.unit != "character" else "token"
                 raise DataError(f"unknown {kind} {name!r} at position {place} (from 0): the model has no such token")
             ids.append(self._numbers[name])
             place += len(part)
@@ -209,9 +209,12 @@ class Vocabulary:
         return "".join(HIDDEN if self.tokens[i] == self.mask_name else self.tokens[i] for i in ids)
 
     @property
-    def _is_protein(self) -> bool:
-        special = {*self.special_names}
-        return {*self.tokens} - special >= AMINO_ACIDS or bool({*self.tokens} - special <= AMINO_ACIDS)
+    def unit(self) -> str:
+        """The name of a token in figures: a residue of proteins, a base of DNA or RNA, a character or a token."""
+        if not self.is_letters:
+            return "token"
+        letters = {*self.tokens} - {*self.special_names}
+        return "residue" if letters >= AMINO_ACIDS else "base" if {*"ACG"} <= letters <= BASES else "character"
 
     def to_tokens(self, mask_id: int | None = None) -> Tokens:
         """These tokens, with the special ones by their usual names."""
@@ -224,11 +227,10 @@ class Vocabulary:
         ids = {name: self._numbers[name] for name in self.special_names}
         first, last, pad = (self._first(names) for names in (STARTS, ENDS, PADS))
         start, end = (() if name is None else (ids[name],) for name in (first, last))
-        unit = "token" if not self.is_letters else "residue" if self._is_protein else "character"
         fill = mask if pad is None else ids[pad]
         special = frozenset({*ids.values(), mask})
         return Tokens(
-            coder=self, names=self.tokens, mask=mask, pad=fill, special=special, start=start, end=end, unit=unit
+            coder=self, names=self.tokens, mask=mask, pad=fill, special=special, start=start, end=end, unit=self.unit
         )
 
 
