@@ -11,7 +11,6 @@ which marks a gap. One request at a time: simple, not fast.
 """
 
 import math
-import sys
 
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model

@@ -1,8 +1,9 @@
 """A plan as plain counts in a LLaDA-like `generate`: the prompt stays, call i unmasks counts[i] tokens of the tail.
 
 LLaDA's own loop unmasks equally many tokens in each call. Here the counts come from a measured plan, for any network
-that `ardm.wrap` takes. They are optimal for remasking="random". With "low_confidence" they can be worse than equal counts, as they are here:
-early calls then choose tokens that say nothing new, and the long last one must guess the rest at once.
+that `ardm.wrap` takes. They are optimal for remasking="random". With "low_confidence" they can be worse than equal
+counts, as they are here: early calls then choose tokens that say nothing new, and the long last one must guess the rest
+at once.
 
     python examples/planned_generate.py    # fits a tiny model to words that repeat, in some ten seconds on a CPU
 """

@@ -3,7 +3,10 @@
 import pytest
 import torch
 from tiny_masked import BERT_TOKENS, ESM_TOKENS
-from transformers import BertTokenizer, EsmTokenizer
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Split
+from transformers import BertTokenizer, EsmTokenizer, PreTrainedTokenizerFast
 
 from ardm.errors import ArdmError, CheckpointError, DataError, UsageError
 from ardm.masked.tokens import Tokens, Vocabulary, usual_pattern
@@ -166,8 +169,8 @@ def test_a_mask_that_the_tokenizer_does_not_name(words):
     words.mask_token = None
     tokens = Tokens.of(words, mask_id=4)
     assert tokens.encode("the _ [MASK]") == [6, 4, 4]
-    with pytest.raises(UsageError, match=r"the mask must be one of the tokens 0..10, got mask_id=11"):
-        Tokens.of(words, mask_id=11)
+    with pytest.raises(UsageError, match=r"the mask must be one of the tokens 0.*, got mask_id=-1"):
+        Tokens.of(words, mask_id=-1)
 
 
 def test_a_tokenizer_of_letters_is_split_into_letters(esm2):
@@ -200,3 +203,16 @@ def test_tokens_survive_a_round_trip():
         ids = [ordinary[i] for i in torch.randint(len(ordinary), (9,), generator=generator)]
         text = tokens.decode(ids)
         assert tokens.decode(tokens.encode(text)) == text
+
+
+def test_a_mask_that_the_tokenizer_does_not_know():
+    """MDLM's mask is the number after GPT-2's tokens."""
+    backend = Tokenizer(WordLevel({"<unk>": 0, "a": 1, "b": 2}, unk_token="<unk>"))
+    backend.pre_tokenizer = Split("", "isolated")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>")
+    tokens = Tokens.of(tokenizer, mask_id=4, pattern="tokenizer")
+    assert tokens.encode("a_b_") == [1, 4, 2, 4]
+    assert (len(tokens.names), tokens.mask, tokens.special) == (5, 4, {0, 3, 4})
+    assert tokens.decode([1, 4, 2]) == "a_b"
+    with pytest.raises(UsageError, match=r"the mask must be one of the tokens 0..1026, got mask_id=2000"):
+        Tokens.of(tokenizer, mask_id=2000)

@@ -28,6 +28,8 @@ RESERVED = re.compile(
 """Tokens that no text can give: places kept free in a vocabulary."""
 AMINO_ACIDS, BASES = frozenset("ACDEFGHIKLMNPQRSTVWY"), frozenset("ACGTUN")
 STARTS, ENDS = ("[CLS]", "<cls>", "<s>", "<bos>"), ("[SEP]", "<eos>", "</s>")
+MAX_BEYOND = 1024
+"""Most numbers between the last token of a tokenizer and a mask that it does not know."""
 MASKS, PADS, UNKNOWNS = ("[MASK]", "<mask>"), ("[PAD]", "<pad>"), ("[UNK]", "<unk>")
 SPECIALS = (*STARTS, *ENDS, *MASKS, *PADS, *UNKNOWNS)
 
@@ -263,13 +265,18 @@ class TokenizerCoder:
     """The coder of a tokenizer of `transformers`."""
 
     tokenizer: Any
-    mask: str
-    """The mask's name."""
+    mask: int
+    name: str | None
+    """The mask's name; None if the tokenizer does not know the mask."""
     unknown: int | None
 
     def encode(self, text: str) -> list[int]:
         """The numbers of a text's tokens; a DataError for a part that the tokenizer does not know."""
-        ids: list[int] = self.tokenizer.encode(text.replace(HIDDEN, self.mask), add_special_tokens=False)
+        if self.name is not None:
+            ids: list[int] = self.tokenizer.encode(text.replace(HIDDEN, self.name), add_special_tokens=False)
+        else:
+            parts = [self.tokenizer.encode(part, add_special_tokens=False) for part in text.split(HIDDEN)]
+            ids = parts[0] + [number for part in parts[1:] for number in (self.mask, *part)]
         if self.unknown in ids:
             known = self.decode(ids[: ids.index(self.unknown)])
             raise DataError(f"the tokenizer has no token for a part of {text!r}, after {known!r}")
@@ -285,7 +292,10 @@ def _of_transformers(tokenizer: Any, pattern: str | None, mask_id: int | None) -
     mask = mask_id if mask_id is not None else tokenizer.mask_token_id
     if mask is None:
         raise no_mask()
-    check_mask(mask, len(names))
+    is_known = mask < len(names)
+    beyond = range(len(names), mask + 1)  # MDLM's mask follows the tokens of a tokenizer that has none
+    check_mask(mask, len(names) + MAX_BEYOND)
+    names += [f"<unused{number}>" for number in beyond]
     reserved = {number for number, name in enumerate(names) if RESERVED.fullmatch(name)}
     special = {*tokenizer.all_special_ids, mask} | reserved
     ordinary = [name for number, name in enumerate(names) if number not in special]
@@ -294,7 +304,8 @@ def _of_transformers(tokenizer: Any, pattern: str | None, mask_id: int | None) -
     fill = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else mask
     facts: dict[str, Any] = {"mask": mask, "pad": fill, "special": frozenset(special), "start": start, "end": end}
     if chosen == "tokenizer":
-        return Tokens(coder=TokenizerCoder(tokenizer, names[mask], tokenizer.unk_token_id), names=names, **facts)
+        name = names[mask] if is_known else None
+        return Tokens(coder=TokenizerCoder(tokenizer, mask, name, tokenizer.unk_token_id), names=names, **facts)
     vocabulary = Vocabulary(names, chosen, mask=names[mask], special=[names[number] for number in special])
     return replace(vocabulary.to_tokens(mask), **facts)
 

@@ -118,8 +118,9 @@ def monotone_losses(profile: Profile, method: Smoothing = "smooth") -> Losses:
     """The losses of a profile made monotone; a UsageError unless every stage has been measured."""
     if not is_measured(profile):
         raise UsageError(
-            "nothing to plan from: this model's losses have not been measured; measure them (`model.measure(items)`), "
-            "continue its training, or choose a cosine or uniform schedule"
+            "nothing to plan from: this model's losses have not been measured; measure them (`model.measure(items)`, "
+            "or `ardm eval --profile` for --losses of a masked model), continue its training, or choose a cosine or "
+            "uniform schedule"
         )
     return monotone(profile.bits.cpu().numpy(), profile.counts.cpu().numpy(), method=method)
 
