@@ -10,8 +10,14 @@ which marks a gap. One request at a time: simple, not fast.
     python examples/lm_eval_adapter.py run --model ardm --model_args path=hf:FOLDER --tasks lambada_openai
 """
 
+import json
 import math
+import sys
+import tempfile
+from pathlib import Path
 
+import lm_eval
+from lm_eval.__main__ import cli_evaluate
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
@@ -67,3 +73,31 @@ class ArdmLM(LM):
         for stop in options.get("until", []):
             text = text.split(stop)[0]
         return text
+
+
+def small_tasks(folder):
+    """A choice between two ends of a sentence, and the bits per byte of a text, from files written here."""
+    rows = [{"start": "the capital of", "ends": [" france is paris", " zq xv wk jq vz"]}] * 4
+    (folder / "choices.json").write_text("\n".join(map(json.dumps, rows)))
+    (folder / "texts.json").write_text(json.dumps({"text": "one of the largest cities in the world"}))
+    choice = {"task": "choice", "output_type": "multiple_choice", "doc_to_text": "start", "doc_to_choice": "ends"}
+    choice |= {"doc_to_target": 0, "target_delimiter": "", "metric_list": [{"metric": "acc"}]}
+    rolling = {"task": "rolling", "output_type": "loglikelihood_rolling", "doc_to_text": "", "doc_to_target": "text"}
+    rolling |= {"metric_list": [{"metric": "bits_per_byte"}]}
+    for task, file in ((choice, "choices.json"), (rolling, "texts.json")):
+        files = {"test": str(folder / file)}
+        yield task | {"dataset_path": "json", "dataset_kwargs": {"data_files": files}, "test_split": "test"}
+
+
+def main():
+    if sys.argv[1:]:
+        cli_evaluate()
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        found = lm_eval.simple_evaluate(ArdmLM(), tasks=list(small_tasks(Path(folder))), bootstrap_iters=0)
+    for task, figures in found["results"].items():
+        print(task, {name: value for name, value in figures.items() if isinstance(value, float)})
+
+
+if __name__ == "__main__":
+    main()
