@@ -15,14 +15,15 @@ from torch import Tensor, nn
 
 from ardm.conditionals import conditional_bits
 from ardm.depth import absorbing
-from ardm.errors import DataError, UsageError
+from ardm.errors import CheckpointError, DataError, UsageError
 from ardm.library.items import Rows
 from ardm.library.model import Model, TrainingRows
 from ardm.library.scores import Score, ScoreHow, ratio_half_width
 from ardm.library.sequences import PADDING, SequenceItems
 from ardm.likelihood import partial_bound, student_95
+from ardm.masked import FACTS_FILE
 from ardm.masked.hub import load_pretrained, profile_facts, save_pretrained, saved_profile
-from ardm.masked.network import MaskedNetwork, Time, is_shifted_type, probed_classes, time_argument
+from ardm.masked.network import MaskedNetwork, Time, arguments_of, is_shifted_type, probed_classes, time_argument
 from ardm.masked.tokens import Tokens, Vocabulary
 from ardm.model import ARDM, Context, evaluating
 from ardm.names import Shape
@@ -37,8 +38,17 @@ USUAL_LENGTH, USUAL_WINDOW = 128, 512
 MUTATION = re.compile(r"([^\d:,\s]+)(\d+)([^\d:,\s]+)")
 """A substitution such as A23G: the token, its position from 1, and the new token."""
 NUM_ORDERS = 16
-SAVED_OPTIONS = ("length", "window", "unit", "pattern", "shifted", "time", "mask_id", "start_id")
-"""Options of `wrap` in a folder that ardm wrote."""
+SAVED_OPTIONS: dict[str, tuple[type, ...]] = {
+    "length": (int,),
+    "window": (int,),
+    "unit": (str,),
+    "pattern": (str,),
+    "shifted": (bool,),
+    "time": (str, bool),
+    "mask_id": (int,),
+    "start_id": (int,),
+}
+"""Options of `wrap` in a folder that ardm wrote, and their types."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -333,15 +343,27 @@ def wrap(
     tokens = Tokens.of(tokenizer, pattern=pattern, mask_id=own_mask)
     tokens = replace(tokens, unit=unit or tokens.unit)
     is_shifted = is_shifted_type(network) if shifted is None else shifted
+    if start_id is not None and not 0 <= start_id < len(tokens.names):
+        raise UsageError(
+            f"the first token must be one of the tokens 0..{len(tokens.names) - 1}, got start_id={start_id}"
+        )
     if (start := start_id if start_id is not None else _start_of(tokens, tokenizer, is_shifted)) is not None:
         tokens = replace(tokens, start=(start,), special=tokens.special | {start})
     argument = time_argument(network) if time is None or time is True else time or None
+    if argument is not None and argument not in arguments_of(network):
+        raise UsageError(
+            f"the network has no argument {argument!r} for the time; it has {', '.join(arguments_of(network))}"
+        )
     facts: Any = {"is_shifted": is_shifted, "time": argument, "time_of": time_of}
     if token_dropout is not None:
         _set_token_dropout(network, tokens, token_dropout)
     num_logits = probed_classes(MaskedNetwork(network, tokens, len(tokens.names), **facts))
-    largest = window or _window_of(network, tokenizer, tokens)
-    if largest < 1 or (length is not None and not 1 <= length <= largest):
+    largest = _window_of(network, tokenizer, tokens) if window is None else window
+    if (places := _num_positions(network)) is not None and largest > (most := places - tokens.num_around):
+        raise UsageError(f"the window must lie in 1..{most}, since the network has {places} positions; got {largest}")
+    if largest < 1:
+        raise UsageError(f"the window must be positive, got {largest}")
+    if length is not None and not 1 <= length <= largest:
         raise UsageError(f"the length must lie in 1..{largest}, which this network sees at once, got {length}")
     shape = (length or min(USUAL_LENGTH, largest),)
     num_classes = max(num_logits, len(tokens.names))
@@ -362,6 +384,8 @@ def load_masked(
     """The masked model of `hf:FOLDER` or `hf:OWNER/NAME`; other options are those of `wrap`."""
     found = load_pretrained(source, trust_remote_code=trust_remote_code, pickled=pickled)
     known = {name: found.facts[name] for name in SAVED_OPTIONS if found.facts.get(name) is not None}
+    if wrong := [name for name, value in known.items() if type(value) not in SAVED_OPTIONS[name]]:
+        raise CheckpointError(f"{wrong[0]} in {FACTS_FILE} of {source} is damaged: got {known[wrong[0]]!r}")
     model = wrap(found.network, found.tokenizer, **(known | options))
     if (saved := saved_profile(found.facts, source)) is not None:
         model.profile, model.profile_source = saved
@@ -414,6 +438,15 @@ def _position_limits(network: nn.Module, config: Any) -> Iterator[int]:
         table = next((m for n, m in network.named_modules() if n.endswith("position_embeddings")), None)
         padding = getattr(table, "padding_idx", None)  # RoBERTa and ESM count positions after that of padding
         yield int(positions) - (0 if padding is None else padding + 1)
+
+
+def _num_positions(network: nn.Module) -> int | None:
+    """The positions that a network has embeddings for; None if it has no table of them."""
+    named = (module for name, module in network.named_modules() if name.endswith("position_embeddings"))
+    table = next((module for module in named if isinstance(module, nn.Embedding)), None)
+    if table is None:
+        return None
+    return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
 
 
 def _set_token_dropout(network: nn.Module, tokens: Tokens, is_on: bool) -> None:

@@ -6,7 +6,6 @@ loss profile and how the model is used.
 
 import json
 import logging
-import pickle
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,12 +22,6 @@ from ardm.masked import FACTS_FILE, PREFIX
 from ardm.masked.tokens import Vocabulary
 from ardm.names import ProfileSource
 from ardm.profile import Profile
-
-FOREIGN = (
-    *(OSError, ValueError, KeyError, RuntimeError, ImportError, TypeError, AttributeError),
-    *(pickle.UnpicklingError, SafetensorError),
-)
-"""What `transformers` raises for files that it cannot use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +143,10 @@ def _tokenizer(transformers: Any, name: str, trust: bool, facts: dict[str, Any])
     folder = Path(name)
     listed = folder / "vocab.txt"
     if "vocabulary" in facts:
-        return Vocabulary(**facts["vocabulary"])
+        try:
+            return Vocabulary(**facts["vocabulary"])
+        except TypeError:
+            raise CheckpointError(f"the vocabulary in {FACTS_FILE} of {name} is damaged") from None
     if listed.is_file():
         vocabulary = Vocabulary.from_file(listed, facts.get("pattern"))
         has_own = any((folder / file).is_file() for file in ("tokenizer.json", "tokenizer_config.json"))
@@ -164,9 +160,10 @@ def _tokenizer(transformers: Any, name: str, trust: bool, facts: dict[str, Any])
 @contextmanager
 def _quiet(transformers: Any) -> Iterator[None]:
     """A context without the progress bars and warnings of `transformers`."""
-    log = transformers.utils.logging
-    level, had_bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log, hub = transformers.utils.logging, logging.getLogger("huggingface_hub")
+    level, hub_level, had_bars = log.get_verbosity(), hub.level, log.is_progress_bar_enabled()
     log.set_verbosity(logging.ERROR)
+    hub.setLevel(logging.ERROR)
     log.disable_progress_bar()
     try:
         with warnings.catch_warnings():
@@ -174,6 +171,7 @@ def _quiet(transformers: Any) -> Iterator[None]:
             yield
     finally:
         log.set_verbosity(level)
+        hub.setLevel(hub_level)
         if had_bars:
             log.enable_progress_bar()
 
@@ -185,13 +183,17 @@ def _one_line(name: str, *, is_local: bool) -> Iterator[None]:
         yield
     except (CheckpointError, UsageError):
         raise
-    except FOREIGN as error:
+    except Exception as error:  # what `transformers` or a model's own code raises, which is anything
         text = " ".join(str(error).split())
         if "trust_remote_code" in text:
             reason = "it comes with code of its own, which runs only if you trust it: --trust-remote-code"
         elif "safetensors" in text and is_local and any(Path(name).glob("*.bin")):
             reason = "its weights are pickled (.bin); --pickled reads them, as tensors only"
-        elif not is_local and ("Hub" in text or "connect" in text or "huggingface.co" in text):
+        elif isinstance(error, SafetensorError):
+            reason = f"its weights are damaged: {text}"
+        elif "ignore_mismatched_sizes" in text:
+            reason = "its weights do not fit its config.json"
+        elif not is_local and any(word in text for word in ("Hub", "connect", "huggingface.co", "Repo id")):
             reason = "there is no such folder, and the Hugging Face hub gave no such model"
         else:
             reason = text[:200]

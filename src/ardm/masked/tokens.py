@@ -299,6 +299,8 @@ def _of_transformers(tokenizer: Any, pattern: str | None, mask_id: int | None) -
     reserved = {number for number, name in enumerate(names) if RESERVED.fullmatch(name)}
     special = {*tokenizer.all_special_ids, mask} | reserved
     ordinary = [name for number, name in enumerate(names) if number not in special]
+    if not ordinary:
+        raise CheckpointError("the tokenizer has no token but special ones; its vocabulary is missing or empty")
     chosen = pattern or usual_pattern(ordinary) or "tokenizer"
     start, end = _around(tokenizer, special)
     fill = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else mask
