@@ -433,11 +433,10 @@ def _window_of(network: nn.Module, tokenizer: Any, tokens: Tokens) -> int:
 
 
 def _position_limits(network: nn.Module, config: Any) -> Iterator[int]:
-    positions = getattr(config, "max_position_embeddings", None) or getattr(config, "max_sequence_length", None)
-    if positions:
-        table = next((m for n, m in network.named_modules() if n.endswith("position_embeddings")), None)
-        padding = getattr(table, "padding_idx", None)  # RoBERTa and ESM count positions after that of padding
-        yield int(positions) - (0 if padding is None else padding + 1)
+    if (positions := _num_positions(network)) is not None:
+        yield positions
+    elif named := getattr(config, "max_position_embeddings", None) or getattr(config, "max_sequence_length", None):
+        yield int(named)
 
 
 def _num_positions(network: nn.Module) -> int | None:
@@ -446,6 +445,7 @@ def _num_positions(network: nn.Module) -> int | None:
     table = next((module for module in named if isinstance(module, nn.Embedding)), None)
     if table is None:
         return None
+    # RoBERTa and ESM count positions after that of padding
     return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
 
 
