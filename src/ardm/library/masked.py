@@ -15,14 +15,13 @@ from torch import Tensor, nn
 
 from ardm.conditionals import conditional_bits
 from ardm.depth import absorbing
-from ardm.errors import CheckpointError, DataError, UsageError
+from ardm.errors import DataError, UsageError
 from ardm.library.items import Rows
 from ardm.library.model import Model, TrainingRows
 from ardm.library.scores import Score, ScoreHow, ratio_half_width
 from ardm.library.sequences import PADDING, SequenceItems
 from ardm.likelihood import partial_bound, student_95
-from ardm.masked import FACTS_FILE
-from ardm.masked.hub import load_pretrained, profile_facts, save_pretrained, saved_profile
+from ardm.masked.hub import SAVED_OPTIONS, load_pretrained, profile_facts, save_pretrained, saved_profile
 from ardm.masked.network import MaskedNetwork, Time, arguments_of, is_shifted_type, probed_classes, time_argument
 from ardm.masked.tokens import Tokens, Vocabulary
 from ardm.model import ARDM, Context, evaluating
@@ -38,17 +37,6 @@ USUAL_LENGTH, USUAL_WINDOW = 128, 512
 MUTATION = re.compile(r"([^\d:,\s]+)(\d+)([^\d:,\s]+)")
 """A substitution such as A23G: the token, its position from 1, and the new token."""
 NUM_ORDERS = 16
-SAVED_OPTIONS: dict[str, tuple[type, ...]] = {
-    "length": (int,),
-    "window": (int,),
-    "unit": (str,),
-    "pattern": (str,),
-    "shifted": (bool,),
-    "time": (str, bool),
-    "mask_id": (int,),
-    "start_id": (int,),
-}
-"""Options of `wrap` in a folder that ardm wrote, and their types."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -384,8 +372,6 @@ def load_masked(
     """The masked model of `hf:FOLDER` or `hf:OWNER/NAME`; other options are those of `wrap`."""
     found = load_pretrained(source, trust_remote_code=trust_remote_code, pickled=pickled)
     known = {name: found.facts[name] for name in SAVED_OPTIONS if found.facts.get(name) is not None}
-    if wrong := [name for name, value in known.items() if type(value) not in SAVED_OPTIONS[name]]:
-        raise CheckpointError(f"{wrong[0]} in {FACTS_FILE} of {source} is damaged: got {known[wrong[0]]!r}")
     model = wrap(found.network, found.tokenizer, **(known | options))
     if (saved := saved_profile(found.facts, source)) is not None:
         model.profile, model.profile_source = saved

@@ -23,6 +23,18 @@ from ardm.masked.tokens import Vocabulary
 from ardm.names import ProfileSource
 from ardm.profile import Profile
 
+SAVED_OPTIONS: dict[str, tuple[type, ...]] = {
+    "length": (int,),
+    "window": (int,),
+    "unit": (str,),
+    "pattern": (str,),
+    "shifted": (bool,),
+    "time": (str, bool),
+    "mask_id": (int,),
+    "start_id": (int,),
+}
+"""Options of `wrap` in a folder that ardm wrote, and their types."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Pretrained:
@@ -83,12 +95,17 @@ def saved_profile(facts: dict[str, Any], source: str | Path) -> tuple[Profile, P
     if (found := facts.get("profile")) is None:
         return None
     try:
-        bits, counts = (torch.tensor(found[name]) for name in ("bits", "counts"))
-        if bits.ndim != 2 or bits.shape != counts.shape or found["source"] not in get_args(ProfileSource):
+        bits, counts = torch.tensor(found["bits"], dtype=torch.float64), torch.tensor(found["counts"])
+        if (
+            not bool((bits.isfinite() & (bits >= 0)).all())
+            or bits.ndim != 2
+            or bits.shape != counts.shape
+            or found["source"] not in get_args(ProfileSource)
+        ):
             raise ValueError
     except (KeyError, TypeError, ValueError):
         raise CheckpointError(f"the loss profile in {FACTS_FILE} of {source} is damaged") from None
-    return Profile(bits=bits.double(), counts=counts.long()), found["source"]
+    return Profile(bits=bits, counts=counts.long()), found["source"]
 
 
 def read_facts(source: str | Path) -> dict[str, Any]:
@@ -102,6 +119,9 @@ def read_facts(source: str | Path) -> dict[str, Any]:
         raise CheckpointError(f"{path} is damaged: {error}") from None
     if not isinstance(facts, dict):
         raise CheckpointError(f"{path} is damaged: expected an object")
+    for name, kinds in SAVED_OPTIONS.items():
+        if (value := facts.get(name)) is not None and type(value) not in kinds:
+            raise CheckpointError(f"{path} is damaged: its {name} is {value!r}")
     return facts
 
 
