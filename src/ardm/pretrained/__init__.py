@@ -9,7 +9,8 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ardm.errors import CheckpointError
+from ardm.errors import CheckpointError, UsageError
+from ardm.masked import is_masked
 from ardm.names import MODEL_FILE
 from ardm.runtime.files import is_gzip
 
@@ -59,6 +60,11 @@ def find_bundled(name: str) -> Path:
 def find_model(source: str | Path) -> Path:
     """The file or the run's folder of a model. A source that exists as a path is taken as one."""
     path, name = Path(source), str(source)
+    if is_masked(source):
+        raise UsageError(
+            f"{source} is a masked language model; eval, sample, infill, plan, info, report calls, bench sample and "
+            "train masked take one, other commands do not"
+        )
     if path.exists():
         return path
     if name in bundled_models():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ardm.cli.bench.common import CompilingBenchmark, gibibytes
 from ardm.cli.common import facts_of, require_calls, require_positive
 from ardm.errors import UsageError
+from ardm.masked import is_masked
 
 if TYPE_CHECKING:
     from ardm.apps.bench.sampling import SampleTiming, Source
@@ -19,7 +20,8 @@ class BenchSample(CompilingBenchmark):
     """Time drawing samples from presets or from a model, for several numbers of items and calls."""
 
     model: Path | None = None
-    """A run's folder, a model's file or the name of a bundled model, instead of presets."""
+    """A run's folder, a model's file, the name of a bundled model, or a masked language model (hf:NAME), instead of
+    presets."""
     calls: tuple[int, ...] = (20, 50)
     """Calls per sample, at most one for each variable of each stage."""
     items: tuple[int, ...] = (1, 4, 16, 64, 256, 1024, 4096)
@@ -59,6 +61,9 @@ class BenchSample(CompilingBenchmark):
         if self.model is None:
             yield from (random_source(config, self.runtime()) for config in self.configurations())
             return
+        if is_masked(self.model):
+            yield self._masked_source(self.model)
+            return
         from ardm.tasks.load import load
         from ardm.tasks.plan import make_schedule
 
@@ -69,6 +74,17 @@ class BenchSample(CompilingBenchmark):
             num_parameters=facts_of(loaded.trained)["parameters"],
             schedule_of=partial(make_schedule, loaded),
         )
+
+    def _masked_source(self, source: Path) -> "Source":
+        """A masked language model, with uniform schedules, which take as long as others."""
+        from ardm.apps.bench.sampling import Source
+        from ardm.library.masked import load_masked
+        from ardm.schedule import uniform_schedule
+
+        model = load_masked(source, self.device).ardm
+        size = sum(p.numel() for p in model.parameters())
+        make = partial(uniform_schedule, model.num_variables)
+        return Source(name=source.name, model=model, num_parameters=size, schedule_of=make)
 
 
 def sample_line(row: "SampleTiming") -> str:
