@@ -1,6 +1,7 @@
 """Real masked models and real sequences, out of packages on PyPI that are fetched by name, without dependencies.
 
     python runs/masked_sources.py DIR
+    python runs/masked_sources.py DIR --only sapiens heavy    # a small model and its sequences: 54 MB
 
 DIR/antiberty, sapiens, rxnmapper and rxnfp are models (`hf:DIR/antiberty`), with their weights as safetensors. They are
 read from the packages' pickled files by a reader that makes tensors and plain values only; no code of a package runs.
@@ -114,20 +115,21 @@ SYNRBL = Package(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, metavar="DIR")
-    folder = parser.parse_args().folder
-    made: dict[str, Callable[[Path], None]] = {
-        "antiberty": antiberty,
-        "sapiens": sapiens,
-        "rxnmapper": rxnmapper,
-        "rxnfp": rxnfp,
-        "heavy-test.txt": heavy_chains,
-        "reactions-test.txt": reactions,
+    made: dict[str, tuple[str, Callable[[Path], None]]] = {
+        "antiberty": ("antiberty", antiberty),
+        "sapiens": ("sapiens", sapiens),
+        "rxnmapper": ("rxnmapper", rxnmapper),
+        "rxnfp": ("rxnfp", rxnfp),
+        "heavy": ("heavy-test.txt", heavy_chains),
+        "reactions": ("reactions-test.txt", reactions),
     }
-    for name, make in made.items():
-        if not (folder / name).exists():
-            make(folder)
-            print(folder / name)
+    parser.add_argument("folder", type=Path, metavar="DIR")
+    parser.add_argument("--only", nargs="+", choices=made, default=list(made), metavar="NAME", help=", ".join(made))
+    flags = parser.parse_args()
+    for file, make in (made[name] for name in flags.only):
+        if not (flags.folder / file).exists():
+            make(flags.folder)
+            print(flags.folder / file)
 
 
 # Packages

@@ -188,6 +188,13 @@ class MaskedModel(Model):
         """The pseudo-log-likelihood: the bits of each token given all others, added up.
 
         It is not a probability, and mostly far below the bits of one: every token is guessed with all others in sight.
+
+        >>> import ardm, torch
+        >>> network = torch.nn.Sequential(torch.nn.Embedding(3, 8), torch.nn.Linear(8, 3))
+        >>> network.forward = lambda input_ids: 0 * network[1](network[0](input_ids))
+        >>> model = ardm.wrap(network, ardm.Vocabulary(["<mask>", "H", "T"]))
+        >>> model.pseudo_score(["HHT", "TH"]).bits.round(3).tolist()
+        [3.0, 2.0]
         """
         rows = self.items.rows(items)
         number = 1 + max(int(part.owner.max()) for part in rows)
@@ -228,6 +235,15 @@ class MaskedModel(Model):
         probability of several places depends on the order in which a masked model reveals them; the score is the mean
         over random orders, the same for variant and wild type, with a Student interval. Where there are no more than
         `orders` orders of the places it is the exact mean over all of them.
+
+        >>> import ardm, torch
+        >>> network = torch.nn.Sequential(torch.nn.Embedding(3, 8), torch.nn.Linear(8, 3))
+        >>> network.forward = lambda input_ids: 0 * network[1](network[0](input_ids))
+        >>> model = ardm.wrap(network, ardm.Vocabulary(["<mask>", "H", "T"]))
+        >>> print(model.variants("HHT", ["H1T", "H1T:H2T", "HTH"]))
+        +0.000 ± 0.000 bits at 1 place
+        +0.000 ± 0.000 bits at 2 places
+        +0.000 ± 0.000 bits at 2 places
         """
         wild = self.items.encode(wild_type, "the wild type")
         texts = [variants] if isinstance(variants, str) else list(variants)
