@@ -29,7 +29,13 @@ COPIED = {
 """Files of the repository, and their pages of the site."""
 NOTEBOOKS = {
     f"examples/notebooks/{name}.ipynb": f"notebooks/{name}.md"
-    for name in ("any-order-text", "inpainting-with-particles", "your-own-table", "a-codec-for-your-files")
+    for name in (
+        "any-order-text",
+        "inpainting-with-particles",
+        "your-own-table",
+        "a-codec-for-your-files",
+        "is-my-masked-model-a-generator",
+    )
 }
 """Notebooks, and their pages of the site."""
 PAGES = COPIED | NOTEBOOKS

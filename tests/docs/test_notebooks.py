@@ -28,8 +28,8 @@ def source(path: Path) -> str:
     return "\n".join("".join(cell["source"]) for cell in cells(path, "code"))
 
 
-def test_there_are_four():
-    assert len(NOTEBOOKS) == 4
+def test_there_are_five():
+    assert len(NOTEBOOKS) == 5
     assert sum(path.stat().st_size for path in NOTEBOOKS) < MAX_BYTES
 
 
@@ -63,7 +63,7 @@ def test_the_names_of_the_library_exist(path):
     for name in names:
         assert hasattr(ardm, name) or name in ("ardm", "model"), name
     for name in re.findall(r"\bmodel\.(\w+)", source(path)):
-        assert hasattr(ardm.Model, name) or hasattr(ardm.load("text"), name), name
+        assert hasattr(ardm.MaskedModel, name) or hasattr(ardm.load("text"), name), name
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -130,4 +130,6 @@ def test_an_error_in_a_cell_is_raised(tmp_path):
 def test_a_notebook_runs(path, tmp_path):
     examples = tmp_path / "examples"
     shutil.copytree(ROOT / "examples", examples)
+    (tmp_path / "runs").mkdir()
+    shutil.copy(ROOT / "runs" / "masked_sources.py", tmp_path / "runs")
     runner().run_notebook(examples / "notebooks" / path.name)
