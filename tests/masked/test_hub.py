@@ -217,9 +217,13 @@ def test_a_malicious_pickle_runs_nothing(tmp_path, is_zip):
         torch.save(values, folder / "pytorch_model.bin")
     else:
         (folder / "pytorch_model.bin").write_bytes(pickle.dumps(values))
-    for options in ({}, {"pickled": True}, {"pickled": True, "trust_remote_code": True}):
-        with in_one_line(CheckpointError, "cannot load hf:"):
+    for options in ({"pickled": True}, {"pickled": True, "trust_remote_code": True}):
+        with in_one_line(
+            CheckpointError, "its pickled weights are damaged or hold more than tensors, and are not read"
+        ):
             ardm.load(f"hf:{folder}", **options)
+    with in_one_line(CheckpointError, "its weights are pickled"):
+        ardm.load(f"hf:{folder}")
     assert not target.exists()
 
 
@@ -322,6 +326,10 @@ def cut_weights(folder):
     path.write_bytes(path.read_bytes()[:-50])
 
 
+def empty_pickle(folder):
+    (pickled(folder) / "pytorch_model.bin").write_bytes(b"")
+
+
 def no_weights(folder):
     (folder / "model.safetensors").unlink()
 
@@ -337,6 +345,7 @@ def no_weights(folder):
         (lambda folder: changed_config(folder, num_attention_heads=3), "not a multiple of the number of attention"),
         (lambda folder: changed_config(folder, model_type="no_such_type"), "model type `no_such_type`"),
         (cut_weights, "its weights are damaged: "),
+        (empty_pickle, "cannot load hf:.*: EOFError"),
         (no_weights, "no file named model.safetensors"),
     ],
 )
@@ -344,7 +353,7 @@ def test_damaged_folders_are_told_in_one_line(tmp_path, damage, error):
     folder = masked_folder(tmp_path / "model")
     damage(folder)
     with in_one_line(CheckpointError, error):
-        ardm.load(f"hf:{folder}")
+        ardm.load(f"hf:{folder}", pickled=True)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ loss profile and how the model is used.
 
 import json
 import logging
+import pickle
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -209,6 +210,8 @@ def _one_line(name: str, *, is_local: bool) -> Iterator[None]:
             reason = "it comes with code of its own, which runs only if you trust it: --trust-remote-code"
         elif "safetensors" in text and is_local and any(Path(name).glob("*.bin")):
             reason = "its weights are pickled (.bin); --pickled reads them, as tensors only"
+        elif isinstance(error, pickle.UnpicklingError):
+            reason = "its pickled weights are damaged or hold more than tensors, and are not read"
         elif isinstance(error, SafetensorError):
             reason = f"its weights are damaged: {text}"
         elif "ignore_mismatched_sizes" in text:
@@ -216,5 +219,5 @@ def _one_line(name: str, *, is_local: bool) -> Iterator[None]:
         elif not is_local and any(word in text for word in ("Hub", "connect", "huggingface.co", "Repo id")):
             reason = "there is no such folder, and the Hugging Face hub gave no such model"
         else:
-            reason = text[:200]
+            reason = text[:200] or type(error).__name__
         raise CheckpointError(f"cannot load hf:{name}: {reason}") from error
