@@ -415,7 +415,9 @@ def read_tensors(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, 
     except (SafetensorError, OSError, EOFError, zlib.error) as error:
         raise CheckpointError(f"{path} is damaged or not a safetensors file ({error})") from None
     if "ardm" not in metadata:
-        raise CheckpointError(f"{path} is a safetensors file but not one of ardm's")
+        raise CheckpointError(
+            f"{path} is a safetensors file but not one of ardm's (hf:FOLDER is a masked model's folder)"
+        )
     try:
         description = dict(json.loads(metadata["ardm"]))
     except (ValueError, TypeError):

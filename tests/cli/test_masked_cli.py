@@ -138,6 +138,15 @@ def test_eval_with_the_pseudo_log_likelihood(here, capsys):
     assert last == f"{expected.figure} pseudo-log-likelihood, which is not a probability"
 
 
+def test_calls_without_known_losses_are_spread_by_cosine(here, capsys):
+    for words in (["sample", "--size", "12"], ["infill", "ACG_AC__"]):
+        command, *rest = words
+        assert main([command, f"hf:{here / 'dna'}", *rest, "--calls", "2", "--chain", "--json"]) == 0
+        printed = capsys.readouterr()
+        assert printed.err.startswith("the schedule is cosine, not planned: this model's losses have not been measured")
+        assert json.loads(printed.out)["state_calls"] == [1, 2]
+
+
 @pytest.mark.parametrize("name", ["p.json", "p.npy"])
 def test_a_profile_that_eval_writes_plans_calls(here, capsys, tmp_path, name):
     model, file, profile = f"hf:{here / 'protein'}", str(here / "proteins.fasta"), str(tmp_path / name)
@@ -460,7 +469,6 @@ def test_bad_files_are_told_in_one_line(here, capsys, tmp_path, command, name, c
         ("sample @dna --size 25", "this model takes 1 to 24 tokens at once"),
         ("sample @dna --size 4x4", "--size is a number of tokens for a masked language model, got 4x4"),
         ("sample @dna --size 0", "--size is a number of tokens for a masked language model, got 0"),
-        ("sample @dna --calls 3", "nothing to plan from: this model's losses have not been measured"),
         ("eval hf: DATA", "hf: is followed by a folder or a name on the Hugging Face hub, got ''"),
         ("eval @none DATA", "there is no such folder, and the Hugging Face hub gave no such model"),
         ("eval text DATA --pseudo", "--pseudo is for masked language models (hf:NAME)"),

@@ -142,7 +142,7 @@ def test_every_public_name_is_on_a_page():
     assert len({*shown}) == len(shown)
 
 
-@pytest.mark.parametrize("page", ["index.md", "library.md", "own-networks.md"])
+@pytest.mark.parametrize("page", ["index.md", "library.md", "masked-models.md", "own-networks.md"])
 def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("photo.png").write_bytes((ROOT / "examples" / "cat.png").read_bytes())
@@ -153,7 +153,7 @@ def test_pages_with_examples_are_run():
     having = {
         document.name for document in DOCUMENTS if document.parent == ROOT / "docs" and blocks(document, "python")
     }
-    assert having == {"index.md", "library.md", "own-networks.md", "tutorial.md"}
+    assert having == {"index.md", "library.md", "masked-models.md", "own-networks.md", "tutorial.md"}
 
 
 def pages() -> list[Path]:

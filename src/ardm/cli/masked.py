@@ -1,7 +1,8 @@
 """Masked language models on the command line: their flags, and how commands use them."""
 
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 FileFormat = Literal["auto", "fasta", "smiles", "lines", "text"]
 MASKED_UNUSED = "is not for masked language models: leave it out"
-MAX_BUDGETS = (40, 20, 10)
+BUDGETS = (40, 20, 10)
 """Numbers of calls in a report, where the longest sequence takes more."""
 
 
@@ -185,7 +186,18 @@ def sample_masked(flags: "Sample") -> None:
 
     model = flags.masked.load(flags.model, flags.device)
     medium = SequenceMedium(model.tokens.decode, model.shape)
-    flags.draw(model.for_shape(medium.shape(flags.size)), medium)
+    replace(flags, schedule=schedule_for(flags, model)).draw(model.for_shape(medium.shape(flags.size)), medium)
+
+
+def schedule_for(flags: "Sample | Infill", model: "MaskedModel") -> ScheduleKind:
+    """The chosen kind of schedule, but cosine instead of planned if the model has no losses to plan from."""
+    from ardm.tasks.plan import is_measured
+
+    if flags.calls is None or flags.schedule != "planned" or is_measured(model.profile):
+        return flags.schedule
+    reason = "this model's losses have not been measured (`ardm eval --profile` does, for --losses)"
+    print(f"the schedule is cosine, not planned: {reason}", file=sys.stderr)
+    return "cosine"
 
 
 def infill_masked(flags: "Infill") -> None:
@@ -197,7 +209,8 @@ def infill_masked(flags: "Infill") -> None:
     model = flags.masked.load(flags.model, flags.device)
     text, mask = read_sequence(flags.input, flags.mask)
     gaps = model.items.gaps(text, mask)
-    flags.draw(model.for_shape(gaps.shape), SequenceMedium(model.tokens.decode, gaps.shape), gaps)
+    medium = SequenceMedium(model.tokens.decode, gaps.shape)
+    replace(flags, schedule=schedule_for(flags, model)).draw(model.for_shape(gaps.shape), medium, gaps)
 
 
 def report_masked(flags: "ReportCalls") -> None:
@@ -209,7 +222,7 @@ def report_masked(flags: "ReportCalls") -> None:
     texts, title = flags.masked.read(flags.data, flags.items)
     model = flags.masked.load(flags.model, flags.device)
     longest = max(rows.shape[0] for rows in model.items.rows(texts))
-    budgets = [calls for calls in (MAX_BUDGETS if flags.calls is None else flags.calls) if calls < longest]
+    budgets = [calls for calls in (BUDGETS if flags.calls is None else flags.calls) if calls < longest]
     orders = ("raster", "reverse") if flags.orders is None else flags.orders
 
     def row(order: str, schedule: ScheduleKind, calls: int | None) -> "Row":

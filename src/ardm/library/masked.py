@@ -13,10 +13,11 @@ import torch
 from jaxtyping import Float64, Int
 from torch import Tensor, nn
 
+from ardm.checkpoint import TrainedModel
 from ardm.conditionals import conditional_bits
 from ardm.depth import absorbing
 from ardm.errors import DataError, UsageError
-from ardm.library.items import Rows
+from ardm.library.items import AnyShape, Rows, as_shape
 from ardm.library.model import Model, TrainingRows
 from ardm.library.scores import Score, ScoreHow, ratio_half_width
 from ardm.library.sequences import PADDING, SequenceItems
@@ -25,7 +26,6 @@ from ardm.masked.hub import SAVED_OPTIONS, load_pretrained, profile_facts, save_
 from ardm.masked.network import MaskedNetwork, Time, arguments_of, is_shifted_type, probed_classes, time_argument
 from ardm.masked.tokens import Tokens, Vocabulary
 from ardm.model import ARDM, Context, evaluating
-from ardm.names import Shape
 from ardm.parametrizations import DataParametrization
 from ardm.profile import Profile
 from ardm.runtime.device import Runtime
@@ -116,8 +116,9 @@ class MaskedModel(Model):
             f"Model of {self.items.title}: {ordinary} tokens, up to {self.items.window} at once, {number:,} parameters"
         )
 
-    def for_shape(self, shape: Shape) -> "Model":
+    def for_shape(self, shape: AnyShape) -> "Model":
         """This model for sequences of another length, at most its window."""
+        shape = as_shape(shape)
         if len(shape) != 1 or not 1 <= shape[0] <= self.items.window:
             raise UsageError(f"this model takes 1 to {self.items.window} tokens at once, got the shape {shape}")
         return super().for_shape(shape)
@@ -130,6 +131,9 @@ class MaskedModel(Model):
         if context is not None:
             raise UsageError("a masked model takes no context; put what is given into the sequence")
         return None if rows is None or rows.lengths is None else rows.lengths.to(self.device)
+
+    def _for_codec(self) -> TrainedModel:
+        raise UsageError("a masked model does not compress: that takes an exact network, in integers")
 
     # Training
 
@@ -247,6 +251,8 @@ class MaskedModel(Model):
         """
         wild = self.items.encode(wild_type, "the wild type")
         texts = [variants] if isinstance(variants, str) else list(variants)
+        if not texts:
+            raise DataError("expected at least one variant, got none")
         found = [self._variant(wild, self._mutated(wild, text), orders, seed) for text in texts]
         ratio, half_width, num_places = (np.array(part) for part in zip(*found, strict=True))
         return VariantScore(log2_ratio=ratio, half_width=half_width, num_places=num_places)

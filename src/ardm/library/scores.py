@@ -132,7 +132,7 @@ def score_rows(parts: Sequence[tuple[ModelOnDevice, Rows]], how: ScoreHow, conte
         bits=bits,
         num_variables=variables,
         half_width=_half_width([(rows, part) for (_, rows), part in zip(parts, found, strict=True)], bits, variables),
-        draws_half_width=math.hypot(*(part.draws_half_width for part in found)) / variables.sum(),
+        draws_half_width=math.hypot(*(part.draws_half_width for part in found)) / int(variables.sum()),
         unit=unit,
         is_exact=is_exact,
         estimator=_estimator(how),

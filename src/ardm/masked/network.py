@@ -77,9 +77,7 @@ class MaskedNetwork(nn.Module):
         logits = logits_of(self.network(ids, **arguments))[:, first : first + inputs.shape[1], : self.num_classes]
         if logits.shape[2] < self.num_classes:  # some networks have no logits for the mask
             logits = nn.functional.pad(logits, (0, self.num_classes - logits.shape[2]))
-        if torch.is_grad_enabled():
-            return logits.index_fill(-1, self.excluded, float("-inf"))
-        return logits.index_fill_(-1, self.excluded, float("-inf"))
+        return logits.index_fill(-1, self.excluded, float("-inf"))
 
     def surrounded(
         self, inputs: Int[Tensor, "B D"], lengths: Int[Tensor, "B"] | None = None
