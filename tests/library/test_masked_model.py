@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from tiny_masked import BERT_TOKENS, CASES, ESM_TOKENS, ORDERS, esm
+from torch import nn
 
 import ardm
 from ardm.errors import DataError, UsageError
@@ -344,3 +345,24 @@ def test_token_dropout_can_be_switched():
     assert abs(expected - on).min() > 0.1
     with pytest.raises(UsageError, match="this network has no token dropout, which is ESM-2's"):
         ardm.wrap(CASES["bert"]().network, ardm.Vocabulary(BERT_TOKENS), token_dropout=False)
+
+
+class Weighted(nn.Module):
+    """A network that returns its weights themselves, for every item the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.randn(1, 9, 4))
+        self.shift = nn.Parameter(torch.zeros(()))
+
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        return self.weights[:, : input_ids.shape[1]].expand(len(input_ids), -1, -1)
+
+
+def test_weights_are_never_overwritten():
+    network = Weighted()
+    before = network.weights.detach().clone()
+    model = ardm.wrap(network, ardm.Vocabulary(["<mask>", "A", "C", "G"]), window=9)
+    model.pseudo_score(["ACG"])
+    model.score(["ACG", "ACGACG"], order="raster")
+    assert torch.equal(network.weights, before)

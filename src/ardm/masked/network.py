@@ -1,7 +1,9 @@
 """Networks of masked models as those of ARDMs: they see tokens between special ones, and give logits for each."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import torch
@@ -60,7 +62,7 @@ class MaskedNetwork(nn.Module):
         if self._takes_attention:
             longest = int(lengths.max())
             logits = self._logits(inputs[:, :longest], None if bool((lengths == longest).all()) else lengths)
-            return nn.functional.pad(logits, (0, 0, 0, size - longest))
+            return logits if longest == size else nn.functional.pad(logits, (0, 0, 0, size - longest))
         by_length = [(lengths == length).nonzero()[:, 0] for length in lengths.unique()]
         parts = [self._logits(inputs[rows, : int(lengths[rows[0]])], None) for rows in by_length]
         padded = [nn.functional.pad(part, (0, 0, 0, size - part.shape[1])) for part in parts]
@@ -74,10 +76,22 @@ class MaskedNetwork(nn.Module):
             count = inputs.shape[1] if lengths is None else lengths
             arguments[self.time] = self.time_of(hidden.sum(1) / count)
         first = len(self.tokens.start) - self.is_shifted
-        logits = logits_of(self.network(ids, **arguments))[:, first : first + inputs.shape[1], : self.num_classes]
+        with head_on_part(self.network, ids.shape[1], slice(first, first + inputs.shape[1])):
+            logits = logits_of(self.network(ids, **arguments))
+        if logits.shape[1] != inputs.shape[1]:
+            logits = logits[:, first : first + inputs.shape[1]]
+        logits = logits[..., : self.num_classes]
         if logits.shape[2] < self.num_classes:  # some networks have no logits for the mask
             logits = nn.functional.pad(logits, (0, self.num_classes - logits.shape[2]))
-        return logits.index_fill(-1, self.excluded, float("-inf"))
+        if torch.is_grad_enabled() or not self._may_overwrite(logits):
+            return logits.index_fill(-1, self.excluded, float("-inf"))
+        return logits.index_fill_(-1, self.excluded, float("-inf"))  # a copy takes long where there are many tokens
+
+    def _may_overwrite(self, logits: Tensor) -> bool:
+        """Whether logits are no part of the weights, and each of their numbers stands for one logit only."""
+        weights = chain(self.network.parameters(), self.network.buffers())
+        stored = (tensor.untyped_storage().data_ptr() for tensor in weights)
+        return 0 not in logits.stride() and logits.untyped_storage().data_ptr() not in stored
 
     def surrounded(
         self, inputs: Int[Tensor, "B D"], lengths: Int[Tensor, "B"] | None = None
@@ -92,6 +106,26 @@ class MaskedNetwork(nn.Module):
         ids = torch.where(place < stop, ids, self.tokens.pad)
         ids = ids.scatter(1, stop + torch.arange(len(end), device=ids.device), after.expand(count, -1))
         return ids, place < stop + len(end)
+
+
+@contextmanager
+def head_on_part(network: nn.Module, length: int, part: slice) -> Iterator[None]:
+    """A context in which the last layer of a network of `transformers` sees only some of the places.
+
+    Where there are many tokens that layer takes as long as the rest, and a part of its output would have to be copied.
+    """
+    head = getattr(network, "get_output_embeddings", lambda: None)()
+
+    def cut(module: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+        fits = len(arguments) == 1 and arguments[0].ndim == 3 and arguments[0].shape[1] == length
+        return (arguments[0][:, part],) if fits else None
+
+    hook = head.register_forward_pre_hook(cut) if isinstance(head, nn.Module) else None
+    try:
+        yield
+    finally:
+        if hook is not None:
+            hook.remove()
 
 
 def arguments_of(network: nn.Module) -> list[str]:
