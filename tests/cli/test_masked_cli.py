@@ -416,7 +416,7 @@ def test_losses_by_the_share_that_is_hidden():
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.fasta", ">a\nMKV\n>b\nMKJ\n", "1: unknown residue 'J' at position 2"),
+        ("a.fasta", ">a\nMKV\n>b\nMKJ\n", "a.fasta, b: unknown residue 'J' at position 2"),
         ("a.fasta", "", "a.fasta has no sequence"),
         ("a.fasta", ">a\nMK\n>b\n", "the sequence b in .*a.fasta is empty"),
         ("a.fasta", "MK\n", "is not FASTA: line 1 comes before the first line that begins with >"),

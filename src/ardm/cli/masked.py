@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ardm.cli.sample import Infill, Sample
     from ardm.library.masked import MaskedModel
     from ardm.library.scores import Score
+    from ardm.masked.sequences import Sequences
 
 FileFormat = Literal["auto", "fasta", "smiles", "lines", "text"]
 MASKED_UNUSED = "is not for masked language models: leave it out"
@@ -92,15 +93,17 @@ class MaskedDataFlags(MaskedFlags):
     """How a file holds sequences: FASTA, SMILES (the first word of each line), one a line, or the whole file as a text;
     by default FASTA if it begins with >, SMILES if it is named so, else one a line."""
 
-    def read(self, path: Path, limit: int | None = None) -> tuple[list[str], str]:
-        """Sequences of a file, evenly spread over it, and a title that says which they are."""
+    def read(self, path: Path, limit: int | None = None) -> "Sequences":
+        """Sequences of a file, evenly spread over it, with a title that says which they are."""
         from ardm.data.corpus import spread
-        from ardm.masked.sequences import read_sequences
+        from ardm.masked.sequences import Sequences, read_sequences
 
-        texts = read_sequences(path, self.format).texts
-        count = len(texts) if limit is None else min(limit, len(texts))
-        title = f"{count} of {len(texts)} sequence{'s' * (len(texts) > 1)} of {path.name}"
-        return [texts[number] for number in spread(count, len(texts))], title
+        found = read_sequences(path, self.format)
+        total = len(found.texts)
+        count = total if limit is None else min(limit, total)
+        texts, names = ([part[number] for number in spread(count, total)] for part in (found.texts, found.names))
+        title = f"{count} of {total} sequence{'s' * (total > 1)} of {path.name}"
+        return Sequences(texts=texts, names=names, title=title)
 
 
 WithoutName = tyro.conf.arg(name="")
@@ -141,8 +144,10 @@ def evaluate_masked(flags: "Evaluate") -> None:
         raise UsageError("--pseudo stands beside the bound: leave out --order and --calls")
     from ardm.tasks.plan import write_profile
 
-    texts, title = flags.masked.read(flags.data, flags.items)
+    sequences = flags.masked.read(flags.data, flags.items)
     model = flags.masked.load(flags.model, flags.device)
+    check_tokens(model, flags.data, sequences)
+    texts, title = sequences.texts, sequences.title
     score = scored(model, texts, flags, flags.order, flags.calls, flags.schedule, flags.passes)
     if flags.profile is not None and score.profile is not None:
         write_profile(flags.profile, score.profile)
@@ -161,6 +166,12 @@ def evaluate_masked(flags: "Evaluate") -> None:
     if pseudo is not None:
         lines.append(f"{pseudo.figure} pseudo-log-likelihood, which is not a probability")
     write_output(flags.output, "\n".join(lines).encode())
+
+
+def check_tokens(model: "MaskedModel", path: Path, sequences: "Sequences") -> None:
+    """Raise a DataError that names the file and the sequence for the first token that the model does not know."""
+    for text, name in zip(sequences.texts, sequences.names, strict=True):
+        model.items.encode(text, f"{path.name}, {name}")
 
 
 def scored(
@@ -219,8 +230,10 @@ def report_masked(flags: "ReportCalls") -> None:
     from ardm.apps.report.calls import Row, markdown
     from ardm.tasks.plan import is_measured
 
-    texts, title = flags.masked.read(flags.data, flags.items)
+    sequences = flags.masked.read(flags.data, flags.items)
     model = flags.masked.load(flags.model, flags.device)
+    check_tokens(model, flags.data, sequences)
+    texts, title = sequences.texts, sequences.title
     longest = max(rows.shape[0] for rows in model.items.rows(texts))
     budgets = [calls for calls in (BUDGETS if flags.calls is None else flags.calls) if calls < longest]
     orders = ("raster", "reverse") if flags.orders is None else flags.orders

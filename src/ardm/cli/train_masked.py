@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from ardm.cli.common import Device, Seed, progress, require_positive
-from ardm.cli.masked import AnyMaskedDataFlags, MaskedDataFlags
+from ardm.cli.masked import AnyMaskedDataFlags, MaskedDataFlags, check_tokens
 from ardm.errors import UsageError
 from ardm.masked import FACTS_FILE, PREFIX, is_masked
 from ardm.runtime.files import check_writable_folder
@@ -66,9 +66,11 @@ class TrainMasked:
         if not is_masked(self.init):
             raise UsageError(f"--init is a masked language model (hf:NAME or hf:FOLDER), got {self.init}")
         self._check_out()
-        train, valid = self._sequences()
+        files = [(path, self.masked.read(path)) for path in (self.data, self.valid) if path is not None]
         model = self.masked.load(self.init, self.device)
-        self._train(model, train, valid)
+        for path, sequences in files:
+            check_tokens(model, path, sequences)
+        self._train(model, *self._parts([sequences.texts for _, sequences in files]))
 
     def _check_out(self) -> None:
         check_writable_folder(self.out)
@@ -78,11 +80,11 @@ class TrainMasked:
         if names and STATE_FILE not in names:
             raise UsageError(f"--out {self.out} holds no training to continue")
 
-    def _sequences(self) -> tuple[list[str], list[str]]:
-        """Sequences to train on, and those held out."""
-        train, _ = self.masked.read(self.data)
-        if self.valid is not None:
-            return train, self.masked.read(self.valid)[0]
+    def _parts(self, texts: list[list[str]]) -> tuple[list[str], list[str]]:
+        """Sequences to train on, and those held out, of the files' texts."""
+        train, *valid = texts
+        if valid:
+            return train, valid[0]
         every = max(10, -(-len(train) // MAX_HELD_OUT))
         if len(train) < every:
             raise UsageError(f"{len(train)} sequences are too few to hold some out; give --valid")
