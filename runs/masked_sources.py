@@ -12,7 +12,7 @@ DIR/heavy-test.txt and so on have a sequence a line:
 - heavy-train: 20,000 others of abnativ's
 - reactions-test: 100 reactions of the test split of Schneider 50k (USPTO, in drfp, MIT) and 100 of the Golden set of
   reactions from the literature (in synrbl, MIT)
-- reactions-train: 20,000 of Schneider 50k, none of them in the test
+- reactions-train: 20,000 of Schneider 50k, none of them in the test, of tokens that the models know
 
 Only these scripts are part of ardm: the data is fetched, and its licences are its owners'. rxnmapper and rxnfp were
 trained on patents, and have probably seen the reactions of Schneider's set.
@@ -32,6 +32,7 @@ import urllib.request
 import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urljoin
@@ -39,6 +40,8 @@ from urllib.parse import urljoin
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
+
+from ardm.masked.tokens import SMILES
 
 T = TypeVar("T", str, tuple[str, str])
 INDEX = "https://pypi.org/simple/"
@@ -306,8 +309,20 @@ def reactions(folder: Path) -> None:
     golden = _shuffled(row["reactions"] for row in csv.DictReader(io.StringIO(table)))
     held_out = list(dict.fromkeys(held_out))
     test = held_out[:NUM_TEST] + [reaction for reaction in golden if reaction not in of_train][:NUM_TEST]
-    rest = _shuffled({*of_train, *held_out} - {*test})
+    rest = [reaction for reaction in _shuffled({*of_train, *held_out} - {*test}) if _is_known(reaction, folder)]
     _write_sequences(folder, "reactions", test, rest)
+
+
+def _is_known(reaction: str, folder: Path) -> bool:
+    """Whether the models of reactions know all tokens of a reaction, as far as they are there."""
+    lists = (folder / name / "vocab.txt" for name in ("rxnmapper", "rxnfp"))
+    tokens = re.findall(SMILES, reaction)
+    return all({*tokens} <= _lines(path) for path in lists if path.exists())
+
+
+@cache
+def _lines(path: Path) -> frozenset[str]:
+    return frozenset(path.read_text().splitlines())
 
 
 def _shuffled(values: Iterable[T]) -> list[T]:
