@@ -1,0 +1,120 @@
+"""Coding models: exact bits of texts in strands from one pass, and texts drawn in few calls that share their work.
+
+    -log p(x | windows, strands) = sum over characters of -log p(x_d | characters of earlier calls)
+
+The network sees, at each character, the one before it in its strand and what it computed for all characters of lower
+or equal rank (see `strands`). So one pass gives every term, and nothing is computed twice when the calls are made one
+after another. Each window size and strand length is a distribution of its own; one model is trained for all of them.
+
+A coding model predicts in strands and from left to right alone. Filling gaps and random orders need an order-agnostic
+ARDM.
+"""
+
+import math
+from typing import ClassVar, Protocol
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from ardm.depth import checked_classes
+from ardm.likelihood import ALONE, Estimate, OnBatch, Processes, check_items, evaluate_batches, mean_bits
+from ardm.model import NetworkModel, evaluating
+from ardm.objective import Losses, stratified_places
+from ardm.parametrizations import Parametrization
+from ardm.strands import StrandLayout, characters_before, random_layout, training_windows, uniform_layout
+
+
+class CodingNetwork(Protocol):
+    """Outputs for every character of strands from the characters before."""
+
+    def __call__(self, before: Int[Tensor, "B T"], layout: StrandLayout) -> Float[Tensor, "B T O"]: ...
+
+
+class CodingModel(NetworkModel):
+    """A network that follows strands, and how its outputs become probabilities. Items are rows of D characters.
+
+    >>> import dataclasses
+    >>> from ardm import build, presets
+    >>> build.build_model(presets.coding(presets.text8_small()), num_classes=27).num_variables
+    250
+    """
+
+    num_stages: ClassVar[int] = 1
+
+    def __init__(self, network: nn.Module, parametrization: Parametrization, shape: tuple[int, ...]) -> None:
+        if parametrization.depth.num_stages != 1 or len(shape) != 1:
+            raise ValueError(f"a coding model takes texts in one stage, got items of shape {shape}")
+        super().__init__(network, parametrization, shape)
+
+    @property
+    def start(self) -> int:
+        """The class that stands for no character before."""
+        return self.depth.absorbing_value
+
+    def outputs(
+        self, x: Int[Tensor, "B T"], layout: StrandLayout, last: Int[Tensor, "B"] | None = None
+    ) -> Float[Tensor, "B T O"]:
+        """The network's outputs for every character, in float32 (float64 if it computes in that). One pass."""
+        before = characters_before(x, layout.num_before, self.start, last)
+        outputs: Tensor = self.network(before, layout)
+        return outputs if outputs.dtype.itemsize >= 4 else outputs.float()
+
+    def forward(self, x: Int[Tensor, "B T"], layout: StrandLayout) -> Float[Tensor, "B T"]:
+        """log p of every character given those of earlier calls, in nats. One pass."""
+        return self.log_probs(self.outputs(x, layout), x)
+
+    def log_probs(self, outputs: Float[Tensor, "B N O"], x: Int[Tensor, "B N"]) -> Float[Tensor, "B N"]:
+        """log p of characters from the network's outputs, in nats."""
+        stage = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+        return self.parametrization.log_prob(outputs, torch.full_like(x, self.start), x, stage)
+
+    def bits(self, x: Int[Tensor, "B T"], *, calls: int | None = None, window: int | None = None) -> Float[Tensor, "B"]:
+        """-log2 p(x) of each text in bits, exact: in strands of one character per call, or from left to right.
+
+        By default the text is a single window, and each character a call of its own.
+        """
+        window = window or x.shape[1]
+        layout = uniform_layout(len(x), x.shape[1], window, min(calls or window, window), x.device)
+        return -self(x, layout).sum(1) / math.log(2)
+
+    def losses(self, x: Int[Tensor, "B D"], generator: torch.Generator) -> Losses:
+        """Bits per character of each item, from one pass, in strands of random lengths and windows of random sizes."""
+        x = checked_classes(x, self.num_classes)
+        layout = self.draw_layout(len(x), generator)
+        bits = -self(x, layout).mean(1) / math.log(2)
+        return Losses(bits_per_dim=bits, cross_entropy=torch.zeros_like(bits))
+
+    def draw_layout(self, num_items: int, generator: torch.Generator) -> StrandLayout:
+        """Windows and strands for each of a batch of training items, spread evenly over the sizes and lengths."""
+        places, device = stratified_places(1, num_items, generator)[0], generator.device
+        num_windows = len(training_windows(self.num_variables))
+        numbers = torch.randint(0, num_windows, (num_items,), generator=generator, device=device)
+        return random_layout(self.num_variables, places, numbers)
+
+
+@torch.no_grad()
+def score(
+    model: CodingModel,
+    x: Int[Tensor, "N D"],
+    *,
+    calls: int | None = None,
+    batch_size: int = 64,
+    on_batch: OnBatch = lambda num_items: None,
+    team: Processes = ALONE,
+) -> Estimate:
+    """Mean bits per character in strands of `calls` calls, or from left to right: exact, from one pass.
+
+    >>> import torch
+    >>> from ardm import build, presets
+    >>> from ardm.coding import score
+    >>> model = build.build_model(presets.coding(presets.text8_small()), num_classes=4)  # untrained: uniform
+    >>> round(score(model, torch.zeros(1, 250).long(), calls=50).bits_per_dim, 3)
+    2.0
+    """
+    check_items(x, model.num_variables, model.num_classes)
+    with evaluating(model):
+        batches = ((items,) for items in x.split(batch_size))
+        scores = evaluate_batches(batches, lambda batch: model.bits(batch[0], calls=calls).double(), on_batch, team)
+    how = "left to right" if calls is None else f"strands, {calls} calls"
+    return mean_bits(torch.cat(scores).to(x.device), model.num_variables, f"exact, {how}", is_exact=True)
