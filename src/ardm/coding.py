@@ -11,7 +11,8 @@ ARDM.
 """
 
 import math
-from typing import ClassVar, Protocol
+from collections.abc import Iterator
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -22,13 +23,40 @@ from ardm.likelihood import ALONE, Estimate, OnBatch, Processes, check_items, ev
 from ardm.model import NetworkModel, evaluating
 from ardm.objective import Losses, stratified_places
 from ardm.parametrizations import Parametrization
-from ardm.strands import StrandLayout, characters_before, random_layout, training_windows, uniform_layout
+from ardm.strands import (
+    Call,
+    StrandLayout,
+    characters_before,
+    random_layout,
+    strand_calls,
+    training_windows,
+    uniform_layout,
+    window_calls,
+)
+
+M = TypeVar("M", bound="Memory")
 
 
-class CodingNetwork(Protocol):
+class Memory(Protocol):
+    """What a network keeps of the characters so far."""
+
+    def forget_before(self, position: int) -> None:
+        """Drop all characters before a position."""
+
+
+class CodingNetwork(Protocol[M]):
     """Outputs for every character of strands from the characters before."""
 
-    def __call__(self, before: Int[Tensor, "B T"], layout: StrandLayout) -> Float[Tensor, "B T O"]: ...
+    def __call__(self, before: Int[Tensor, "B T"], layout: StrandLayout) -> Float[Tensor, "B T O"]:
+        """The outputs of all characters at once."""
+
+    def new_memory(self, num_items: int) -> M:
+        """The memory before the first character."""
+
+    def advance(
+        self, before: Int[Tensor, "B N"], positions: Int[Tensor, "N"], num_before: Int[Tensor, "N"], memory: M
+    ) -> Float[Tensor, "B N O"]:
+        """The outputs of the characters of the next ranks, in their sequence; the memory learns them."""
 
 
 class CodingModel(NetworkModel):
@@ -70,13 +98,41 @@ class CodingModel(NetworkModel):
         return self.parametrization.log_prob(outputs, torch.full_like(x, self.start), x, stage)
 
     def bits(self, x: Int[Tensor, "B T"], *, calls: int | None = None, window: int | None = None) -> Float[Tensor, "B"]:
-        """-log2 p(x) of each text in bits, exact: in strands of one character per call, or from left to right.
+        """-log2 p(x) of each text in bits, exact, with `calls` calls for each window, or from left to right.
 
-        By default the text is a single window, and each character a call of its own.
+        A text that is no longer than the model's items is a single window by default, and takes one pass. A longer one
+        is cut into windows of half an item; each window sees `kept_before` characters of the text before it.
         """
-        window = window or x.shape[1]
-        layout = uniform_layout(len(x), x.shape[1], window, min(calls or window, window), x.device)
-        return -self(x, layout).sum(1) / math.log(2)
+        length = x.shape[1]
+        window = min(window or self.default_window(length), length)
+        strand = min(calls or window, window)
+        if length <= self.num_variables:
+            log_probs = self(x, uniform_layout(len(x), length, window, strand, x.device))
+            return -log_probs.sum(1) / math.log(2)
+        memory, total = self.new_memory(len(x)), torch.zeros(len(x), device=x.device)
+        for call in window_calls(length, window, strand, x.device):
+            memory.forget_before(call.window_start - self.kept_before(window))
+            total = total - self.log_probs(self.continued(x, call, memory), x[:, call.positions]).sum(1)
+        return total / math.log(2)
+
+    def default_window(self, length: int) -> int:
+        """The window of a text of this length: the text itself, or half an item if it is longer than one."""
+        return length if length <= self.num_variables else max(1, self.num_variables // 2)
+
+    def continued(self, x: Int[Tensor, "B T"], call: Call, memory: Any) -> Float[Tensor, "B N O"]:
+        """The network's outputs for the characters of a call, of which `x` need hold only those of earlier calls."""
+        earlier = x[:, (call.positions - 1).clamp(min=0)]
+        before = torch.where(call.num_before > 0, earlier, self.start)
+        outputs: Tensor = self.network.advance(before, call.positions, call.num_before, memory)
+        return outputs if outputs.dtype.itemsize >= 4 else outputs.float()
+
+    def new_memory(self, num_items: int) -> Any:
+        """The memory of the network before the first character."""
+        return self.network.new_memory(num_items)
+
+    def kept_before(self, window: int) -> int:
+        """The number of characters before a window that it sees: with the window, at most a training item."""
+        return max(0, self.num_variables - window)
 
     def losses(self, x: Int[Tensor, "B D"], generator: torch.Generator) -> Losses:
         """Bits per character of each item, from one pass, in strands of random lengths and windows of random sizes."""
@@ -118,3 +174,40 @@ def score(
         scores = evaluate_batches(batches, lambda batch: model.bits(batch[0], calls=calls).double(), on_batch, team)
     how = "left to right" if calls is None else f"strands, {calls} calls"
     return mean_bits(torch.cat(scores).to(x.device), model.num_variables, f"exact, {how}", is_exact=True)
+
+
+def sample_chain(
+    model: CodingModel,
+    num_items: int,
+    generator: torch.Generator,
+    *,
+    calls: int | None = None,
+    length: int | None = None,
+    window: int | None = None,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+) -> Iterator[Int[Tensor, "B T"]]:
+    """The texts after each call, K where nothing is drawn yet; exact with the defaults.
+
+    Windows and calls are those of `CodingModel.bits`; the length is by default that of the model's items.
+
+    >>> import torch
+    >>> from ardm import build, presets
+    >>> from ardm.coding import sample_chain
+    >>> model = build.build_model(presets.coding(presets.text8_small()), num_classes=4)
+    >>> [int((x < 4).sum()) for x in sample_chain(model, 1, torch.Generator(), calls=3)]
+    [84, 167, 250]
+    """
+    length = length or model.num_variables
+    window = min(window or model.default_window(length), length)
+    memory = model.new_memory(num_items)
+    x = torch.full((num_items, length), model.num_classes, device=generator.device)
+    for call in strand_calls(length, window, min(calls or window, window), generator.device):
+        with torch.no_grad(), evaluating(model):  # not around the yield, where the caller may train
+            memory.forget_before(call.window_start - model.kept_before(window))
+            outputs = model.continued(x, call, memory)
+        parent = torch.full((num_items, len(call.positions)), model.start, device=x.device)
+        children = model.parametrization.children(outputs, parent, 0)
+        x = x.clone()
+        x[:, call.positions] = children.sample(generator, temperature=temperature, top_p=top_p)
+        yield x

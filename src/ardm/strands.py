@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from ardm.orders import MIN_STRAND, ranks
@@ -106,7 +106,7 @@ def training_windows(num_variables: int) -> list[int]:
     return [size for size in sizes if size >= MIN_WINDOW or size == num_variables]
 
 
-def random_layout(num_variables: int, places: Int[Tensor, "B"], window_numbers: Int[Tensor, "B"]) -> StrandLayout:
+def random_layout(num_variables: int, places: Float[Tensor, "B"], window_numbers: Int[Tensor, "B"]) -> StrandLayout:
     """The layout of training items: windows by their numbers, and strand lengths by places in [0, 1).
 
     Strands below `RASTER_SHARE` are whole windows; the logarithms of others are uniform.
@@ -122,3 +122,43 @@ def random_layout(num_variables: int, places: Int[Tensor, "B"], window_numbers: 
     power = (places - RASTER_SHARE) / (1 - RASTER_SHARE)
     lengths = (least * ((windows + 1) / least) ** power).long().minimum(windows)
     return strand_layout(num_variables, windows, torch.where(places < RASTER_SHARE, windows, lengths))
+
+
+@dataclass(frozen=True)
+class Call:
+    """Characters that a call reveals together, or all calls of a window, in the sequence of their ranks."""
+
+    positions: Int[Tensor, "N"]
+    num_before: Int[Tensor, "N"]
+    window_start: int
+    """Position of the first character of the window."""
+
+
+def window_calls(num_variables: int, window: int, length: int, device: torch.device) -> list[Call]:
+    """All characters of each window in one call, as for a text that is known.
+
+    >>> import torch
+    >>> from ardm.strands import window_calls
+    >>> [call.positions.tolist() for call in window_calls(6, window=4, length=2, device=torch.device("cpu"))]
+    [[0, 2, 1, 3], [4, 5]]
+    """
+    layout = uniform_layout(1, num_variables, window, length, device)
+    parts = layout.order[0].split(window)
+    return [Call(part, layout.num_before[0, part], number * window) for number, part in enumerate(parts)]
+
+
+def strand_calls(num_variables: int, window: int, length: int, device: torch.device) -> list[Call]:
+    """One place of every strand in each call, window after window, as for a text that is drawn.
+
+    >>> import torch
+    >>> from ardm.strands import strand_calls
+    >>> [call.positions.tolist() for call in strand_calls(6, window=4, length=2, device=torch.device("cpu"))]
+    [[0, 2], [1, 3], [4], [5]]
+    """
+    calls = []
+    for whole in window_calls(num_variables, window, length, device):
+        place = (whole.positions - whole.window_start) % min(length, window)
+        sizes: list[int] = place.unique_consecutive(return_counts=True)[1].tolist()
+        parts = zip(whole.positions.split(sizes), whole.num_before.split(sizes), strict=True)
+        calls += [Call(positions, num_before, whole.window_start) for positions, num_before in parts]
+    return calls

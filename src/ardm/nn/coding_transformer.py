@@ -29,7 +29,7 @@ class CodingTransformer(nn.Module):
 
     def __init__(self, config: TransformerConfig, *, num_values: int, num_outputs: int) -> None:
         super().__init__()
-        self.head_width, self.num_layers = config.head_width, config.num_layers
+        self.head_width = config.head_width
         self.embedding = nn.Parameter(torch.randn(num_values, config.width))
         self.blocks = nn.ModuleList(StrandBlock(config) for _ in range(config.num_layers))
         self.head = ReadOut(config.width, num_outputs)
@@ -50,6 +50,13 @@ class CodingTransformer(nn.Module):
         """Outputs from the last block's."""
         outputs: Tensor = self.head(rms_norm(x))
         return outputs
+
+    def new_memory(self, num_items: int) -> "Memory":
+        """The memory before the first character."""
+        heads = self.embedding.new_zeros(num_items, self.embedding.shape[1] // self.head_width, 0, self.head_width)
+        seen = self.embedding.new_zeros(num_items, 0, self.embedding.shape[1])
+        states = [LayerState(heads, heads, seen) for _ in self.blocks]
+        return Memory(states, torch.zeros(0, dtype=torch.int64, device=seen.device))
 
     def advance(
         self,
@@ -133,8 +140,8 @@ class StrandDepthwise(Depthwise):
 class LayerState:
     """What one layer keeps of earlier positions, in the sequence of their ranks."""
 
-    keys: Float[Tensor, "B H M C"]
-    values: Float[Tensor, "B H M C"]
+    keys: Float[Tensor, "B H M E"]
+    values: Float[Tensor, "B H M E"]
     seen: Float[Tensor, "B M C"]
     """What the convolution sees."""
 
@@ -149,14 +156,8 @@ class Memory:
 
     states: list[LayerState]
     positions: Int[Tensor, "M"]
-
-    @classmethod
-    def empty(cls, network: CodingTransformer, num_items: int) -> "Memory":
-        """The memory before the first character."""
-        like, width = network.embedding, network.embedding.shape[1]
-        heads = like.new_zeros(num_items, width // network.head_width, 0, network.head_width)
-        states = [LayerState(heads, heads, like.new_zeros(num_items, 0, width)) for _ in range(network.num_layers)]
-        return cls(states, torch.zeros(0, dtype=torch.int64, device=like.device))
+    first: int = 0
+    """The first position that is kept."""
 
     def extend(self, positions: Int[Tensor, "N"]) -> None:
         """Add the positions of the next ranks."""
@@ -172,15 +173,18 @@ class Memory:
         self, positions: Int[Tensor, "N"], num_before: Int[Tensor, "N"], kernel: int
     ) -> Int[Tensor, "N K"]:
         """The rows of the K - 1 positions before each one and of itself; -1 where there is none in the strand."""
-        first = int(self.positions.min())
-        row = self.positions.new_full((int(self.positions.max()) - first + 1,), -1)
-        row[self.positions - first] = torch.arange(len(self.positions), device=row.device)
-        distance = torch.arange(kernel - 1, -1, -1, device=row.device)
-        wanted = positions[:, None] - distance - first
-        return torch.where((distance <= num_before[:, None]) & (wanted >= 0), row[wanted.clamp(min=0)], -1)
+        near = torch.arange(kernel - 1, -1, -1, device=positions.device)
+        wanted = positions[:, None] - near
+        is_seen = (near <= num_before[:, None]) & (wanted >= self.first)
+        sorted_positions, rows = self.positions.sort()
+        found = torch.searchsorted(sorted_positions, wanted.clamp(min=self.first))
+        return torch.where(is_seen, rows[found.clamp(max=len(rows) - 1)], -1)
 
     def forget_before(self, position: int) -> None:
         """Drop all positions before one."""
+        if position <= self.first:
+            return
+        self.first = position
         rows = (self.positions >= position).nonzero()[:, 0]
         self.states = [state.kept(rows) for state in self.states]
         self.positions = self.positions[rows]

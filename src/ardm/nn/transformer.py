@@ -52,7 +52,7 @@ Rotation = tuple[Tensor, Tensor]
 """Cosines and sines of the angles by which positions turn queries and keys."""
 
 
-Heads = Float[Tensor, "B H D C"]
+Heads = Float[Tensor, "B H _ E"]
 
 
 class Block(nn.Module):
