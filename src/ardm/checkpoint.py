@@ -182,7 +182,7 @@ def load_model(path: Path | str, device: torch.device | str = "cpu") -> TrainedM
     """
     trained = load_any(path, device)
     if not isinstance(trained, TrainedModel):
-        raise _other_kind_error(path, trained.config)
+        raise other_kind_error(path, trained.config)
     return trained
 
 
@@ -216,7 +216,7 @@ def load_profile_and_source(path: Path | str) -> tuple[Profile, ProfileSource]:
         if config.method.is_ardm:
             profile = profile_from_tensors("profile", tensors)
             return profile, _profile_source(profile, config, description)
-    raise _other_kind_error(path, config)
+    raise other_kind_error(path, config)
 
 
 def _read_model(path: Path | str) -> tuple[Path, dict[str, Tensor], dict[str, Any]]:
@@ -235,7 +235,8 @@ def _naming_errors(path: Path) -> Iterator[None]:
         raise CheckpointError(f"{path} does not describe a model this version can build: {reason}") from error
 
 
-def _other_kind_error(path: Path | str, config: RunConfig) -> CheckpointError:
+def other_kind_error(path: Path | str, config: RunConfig) -> CheckpointError:
+    """The error for a model of another method where an ARDM is needed."""
     name = config.method.name
     if config.method.is_coding:
         return CheckpointError(

@@ -123,12 +123,14 @@ class CodingModel(NetworkModel):
         """The network's outputs for the characters of a call, of which `x` need hold only those of earlier calls."""
         earlier = x[:, (call.positions - 1).clamp(min=0)]
         before = torch.where(call.num_before > 0, earlier, self.start)
-        outputs: Tensor = self.network.advance(before, call.positions, call.num_before, memory)
+        network: Any = self.network
+        outputs: Tensor = network.advance(before, call.positions, call.num_before, memory)
         return outputs if outputs.dtype.itemsize >= 4 else outputs.float()
 
     def new_memory(self, num_items: int) -> Any:
         """The memory of the network before the first character."""
-        return self.network.new_memory(num_items)
+        network: Any = self.network
+        return network.new_memory(num_items)
 
     def kept_before(self, window: int) -> int:
         """The number of characters before a window that it sees: with the window, at most a training item."""
@@ -159,7 +161,9 @@ def score(
     on_batch: OnBatch = lambda num_items: None,
     team: Processes = ALONE,
 ) -> Estimate:
-    """Mean bits per character in strands of `calls` calls, or from left to right: exact, from one pass.
+    """Mean bits per character in strands with `calls` calls per window, or from left to right: exact.
+
+    Windows are those of `CodingModel.bits`, for texts of any length.
 
     >>> import torch
     >>> from ardm import build, presets
@@ -168,12 +172,12 @@ def score(
     >>> round(score(model, torch.zeros(1, 250).long(), calls=50).bits_per_dim, 3)
     2.0
     """
-    check_items(x, model.num_variables, model.num_classes)
+    check_items(x, x.shape[1], model.num_classes)
     with evaluating(model):
         batches = ((items,) for items in x.split(batch_size))
         scores = evaluate_batches(batches, lambda batch: model.bits(batch[0], calls=calls).double(), on_batch, team)
     how = "left to right" if calls is None else f"strands, {calls} calls"
-    return mean_bits(torch.cat(scores).to(x.device), model.num_variables, f"exact, {how}", is_exact=True)
+    return mean_bits(torch.cat(scores).to(x.device), x.shape[1], f"exact, {how}", is_exact=True)
 
 
 def sample_chain(
