@@ -23,6 +23,19 @@ class CodingTexts(nn.Module):
 
     It goes through texts in strands, with a number of calls per window, or from left to right. `ardm.load` returns one
     for a run that `ardm train --coding` trained.
+
+    >>> import ardm, torch
+    >>> from ardm import build, presets
+    >>> from ardm.checkpoint import TrainedCoding
+    >>> from ardm.data.text import TEXT8_ALPHABET
+    >>> from ardm.runtime.device import Runtime
+    >>> from ardm.tasks.load import LoadedCoding
+    >>> config, source = presets.coding(presets.text8_small()), {"data_title": "none", "data_fingerprint": ""}
+    >>> model = build.build_model(config, num_classes=27)  # untrained: uniform
+    >>> trained = TrainedCoding(config=config, alphabet=TEXT8_ALPHABET, model=model, step=0, **source)
+    >>> texts = ardm.CodingTexts(LoadedCoding(trained=trained, runtime=Runtime(device=torch.device("cpu"))))
+    >>> str(texts.score(["the cat", "sat on the mat"], calls=4))
+    '4.7549 bits/char, 2 items; exact, strands, 4 calls'
     """
 
     def __init__(self, loaded: LoadedCoding) -> None:
