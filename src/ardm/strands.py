@@ -114,7 +114,7 @@ def random_layout(num_variables: int, places: Float[Tensor, "B"], window_numbers
     >>> import torch
     >>> from ardm.strands import random_layout
     >>> random_layout(40, torch.tensor([0.2, 0.3]), torch.tensor([0, 0])).num_before.amax(1).tolist()
-    [39, 10]
+    [39, 9]
     """
     sizes = torch.tensor(training_windows(num_variables), device=places.device)
     windows = sizes[window_numbers]
