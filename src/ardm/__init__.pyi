@@ -20,6 +20,7 @@ from .conditionals import conditional_bits as conditional_bits
 from .conditionals import conditional_table as conditional_table
 from .conditionals import fill_particles as fill_particles
 from .library.check import check as check
+from .library.coding import CodingTexts as CodingTexts
 from .library.files import load as load
 from .library.files import save as save
 from .library.fit import fit as fit

@@ -7,6 +7,7 @@ from torch import nn
 from ardm.baselines.causal import Autoregressive
 from ardm.baselines.d3pm import D3PM
 from ardm.baselines.methods import Baseline, build_causal_network, noise_process, num_noise_levels
+from ardm.coding import CodingModel
 from ardm.config import (
     MIXTURE_NAMES,
     DepthConfig,
@@ -23,6 +24,7 @@ from ardm.exact.unet import ExactUNet
 from ardm.exact.wavenet import ExactWaveNet
 from ardm.model import ARDM
 from ardm.nn import NETWORKS
+from ardm.nn.coding_transformer import CodingTransformer
 from ardm.parametrizations import (
     CompandedMixtureParametrization,
     DataParametrization,
@@ -40,7 +42,7 @@ MIXTURES: dict[ParametrizationName, type[LogisticMixtureParametrization]] = {
 }
 
 
-def build_model(config: RunConfig, num_classes: int) -> ARDM | Baseline:
+def build_model(config: RunConfig, num_classes: int) -> ARDM | CodingModel | Baseline:
     """A freshly initialised model of the configured method for K classes."""
     if config.method.is_ardm:
         return build_ardm(config, num_classes)
@@ -50,6 +52,8 @@ def build_model(config: RunConfig, num_classes: int) -> ARDM | Baseline:
         network = _build_network(config, NETWORKS, parametrization, num_stages=num_levels)
         process = noise_process(method, num_classes, config.depth.absorbing_value)
         return D3PM(network, process, shape, weighted=not method.is_absorbing, num_levels=num_levels)
+    if method.is_coding:
+        return _build_coding_model(config, parametrization)
     network = build_causal_network(
         config.network,
         num_values=parametrization.depth.num_values,
@@ -57,6 +61,14 @@ def build_model(config: RunConfig, num_classes: int) -> ARDM | Baseline:
         is_permuted=method.is_permuted,
     )
     return Autoregressive(network, parametrization, shape)
+
+
+def _build_coding_model(config: RunConfig, parametrization: Parametrization) -> CodingModel:
+    assert isinstance(config.network, TransformerConfig)
+    network = CodingTransformer(
+        config.network, num_values=parametrization.depth.num_values, num_outputs=parametrization.num_outputs
+    )
+    return CodingModel(network, parametrization, config.data.shape)
 
 
 def build_ardm(config: RunConfig, num_classes: int) -> ARDM:

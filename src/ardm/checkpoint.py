@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from ardm.baselines.methods import Baseline
 from ardm.build import build_exact_core, build_model, build_parametrization
 from ardm.codec.coding_plan import CodingPlan
+from ardm.coding import CodingModel
 from ardm.config import DataConfig, RunConfig, SoundData, TextData
 from ardm.data.alphabet import Alphabet
 from ardm.errors import CheckpointError
@@ -88,6 +89,16 @@ class TrainedBaseline(Trained):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
+class TrainedCoding(Trained):
+    """A trained coding model."""
+
+    model: CodingModel
+
+    def __repr__(self) -> str:
+        return _in_one_line(self)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class TrainedModel(Trained):
     """A trained ARDM."""
 
@@ -114,7 +125,7 @@ class TrainedModel(Trained):
         return _in_one_line(self)
 
 
-AnyTrained = TrainedModel | TrainedBaseline
+AnyTrained = TrainedModel | TrainedCoding | TrainedBaseline
 
 
 def num_parameters(trained: AnyTrained) -> int:
@@ -143,7 +154,7 @@ def _in_one_line(trained: AnyTrained) -> str:
 def save_model(path: Path, trained: AnyTrained) -> None:
     """Write a model's weights, or an exact model's integers, to a file."""
     description: dict[str, Any] = {
-        "kind": "baseline",
+        "kind": "coding model" if isinstance(trained, TrainedCoding) else "baseline",
         "config": trained.config.to_dict(),
         "num_classes": trained.model.num_classes,
         "alphabet": None if trained.alphabet is None else trained.alphabet.characters,
@@ -170,8 +181,8 @@ def load_model(path: Path | str, device: torch.device | str = "cpu") -> TrainedM
     250
     """
     trained = load_any(path, device)
-    if isinstance(trained, TrainedBaseline):
-        raise _baseline_error(path, trained.config)
+    if not isinstance(trained, TrainedModel):
+        raise other_kind_error(path, trained.config)
     return trained
 
 
@@ -202,16 +213,16 @@ def load_profile_and_source(path: Path | str) -> tuple[Profile, ProfileSource]:
     path, tensors, description = _read_model(path)
     with _naming_errors(path):
         config = RunConfig.from_dict(description["config"])
-        if description["kind"] != "baseline":
+        if config.method.is_ardm:
             profile = profile_from_tensors("profile", tensors)
             return profile, _profile_source(profile, config, description)
-    raise _baseline_error(path, config)
+    raise other_kind_error(path, config)
 
 
 def _read_model(path: Path | str) -> tuple[Path, dict[str, Tensor], dict[str, Any]]:
     path = Path(path)
     path = path / MODEL_FILE if path.is_dir() else path
-    return path, *read_tensors(path, "model", "exact model", "baseline")
+    return path, *read_tensors(path, "model", "exact model", "coding model", "baseline")
 
 
 @contextmanager
@@ -224,8 +235,14 @@ def _naming_errors(path: Path) -> Iterator[None]:
         raise CheckpointError(f"{path} does not describe a model this version can build: {reason}") from error
 
 
-def _baseline_error(path: Path | str, config: RunConfig) -> CheckpointError:
+def other_kind_error(path: Path | str, config: RunConfig) -> CheckpointError:
+    """The error for a model of another method where an ARDM is needed."""
     name = config.method.name
+    if config.method.is_coding:
+        return CheckpointError(
+            f"{path} holds a coding model, which goes through texts in strands and from left to right alone; for this, "
+            "train an order-agnostic model: ardm train without --coding"
+        )
     return CheckpointError(f"{path} holds a baseline ({name}), not an ARDM; ardm eval and ardm sample take baselines")
 
 
@@ -234,7 +251,14 @@ def _trained(tensors: dict[str, Tensor], description: dict[str, Any], device: to
     alphabet = Alphabet(characters=description["alphabet"]) if isinstance(config.data, TextData) else None
     num_classes = description["num_classes"] if alphabet is None else alphabet.num_classes
     _check_medium(config.data, description)
-    if (description["kind"] == "baseline") == config.method.is_ardm:
+    kinds = (
+        ("model", "exact model")
+        if config.method.is_ardm
+        else ("coding model",)
+        if config.method.is_coding
+        else ("baseline",)
+    )
+    if description["kind"] not in kinds:
         raise ValueError(f"its kind is {description['kind']}, but its method is {config.method.name}")
     facts = {name: description[name] for name in ("step", "data_title", "data_fingerprint")}
     facts |= {"config": config, "alphabet": alphabet, "sample_rate": description.get("sample_rate")}
@@ -242,13 +266,15 @@ def _trained(tensors: dict[str, Tensor], description: dict[str, Any], device: to
     if description["kind"] == "exact model":
         parametrization = build_parametrization(config.depth, num_classes)
         exact = _load_exact(config, parametrization, alphabet, tensors, description, device)
-        model: ARDM | Baseline = ARDM(exact.network, parametrization, config.data.shape)
+        model: ARDM | CodingModel | Baseline = ARDM(exact.network, parametrization, config.data.shape)
     else:
         with torch.random.fork_rng(devices=[]):  # initial weights are drawn before they are overwritten
             model = build_model(config, num_classes)
         weights = {n.removeprefix("weights/"): w.float() for n, w in tensors.items() if n.startswith("weights/")}
         model.load_state_dict(weights)
     model = model.to(device).eval()
+    if isinstance(model, CodingModel):
+        return TrainedCoding(model=model, **facts)
     if not isinstance(model, ARDM):
         return TrainedBaseline(model=model, **facts)
     profile = profile_from_tensors("profile", tensors)

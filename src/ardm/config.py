@@ -19,10 +19,12 @@ ImageKind = Literal["cifar10", "images"]
 SoundKind = Literal["sc09", "audio"]
 Augmentation = Literal["none", "flips", "flips and turns"]
 ParametrizationName = Literal["data", "direct", "logistic", "companded"]
-MethodName = Literal["ardm", "d3pm-absorbing", "d3pm-uniform", "d3pm-gaussian", "permuted", "causal"]
+MethodName = Literal["ardm", "coding", "d3pm-absorbing", "d3pm-uniform", "d3pm-gaussian", "permuted", "causal"]
 
 MIXTURE_NAMES: tuple[ParametrizationName, ...] = ("logistic", "companded")
 """Parametrizations that are mixtures of logistics, for many classes in one stage."""
+CODING_CALLS = 50
+"""Calls in which training evaluates a coding model, beside left to right."""
 MAX_VARIABLES = 2**20
 MAX_STEPS = 10**6
 MAX_GAUSSIAN_STEPS = 10_000
@@ -164,6 +166,7 @@ class PaperWaveNetConfig:
 NetworkConfig = TransformerConfig | PaperTransformerConfig | UNetConfig | PaperUNetConfig | PaperWaveNetConfig
 NETWORK_CLASSES: dict[str, type[NetworkConfig]] = {cls.kind: cls for cls in get_args(NetworkConfig)}
 CAUSAL_NETWORKS = {
+    "coding": TransformerConfig,
     "permuted": TransformerConfig | PaperTransformerConfig,
     "causal": TransformerConfig | PaperTransformerConfig | PaperWaveNetConfig,
 }
@@ -290,8 +293,9 @@ class MethodConfig:
     """Method to train: an ARDM or a baseline."""
 
     name: Annotated[MethodName, arg(name="method")] = "ardm"
-    """Model to train: an ARDM or, for comparison, a D3PM (d3pm-gaussian is for images) or a network that is causal in
-    random orders (permuted, as XLNet; for text) or from left to right (causal; for sound with the WaveNet presets)."""
+    """Model to train: an ARDM, a coding model (as --coding) or, for comparison, a D3PM (d3pm-gaussian is for images) or
+    a network that is causal in random orders (permuted, as XLNet; for text) or from left to right (causal; for sound
+    with the WaveNet presets)."""
     num_steps: Annotated[int, arg(name="diffusion-steps")] = 1000
     """Noise steps (T) of a D3PM."""
 
@@ -306,6 +310,11 @@ class MethodConfig:
     def is_ardm(self) -> bool:
         """Whether it is an ARDM rather than a baseline."""
         return self.name == "ardm"
+
+    @property
+    def is_coding(self) -> bool:
+        """Whether it is a coding model."""
+        return self.name == "coding"
 
     @property
     def is_diffusion(self) -> bool:

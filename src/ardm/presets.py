@@ -8,6 +8,7 @@ from ardm.config import (
     MIXTURE_NAMES,
     DepthConfig,
     ImageData,
+    MethodConfig,
     PaperTransformerConfig,
     PaperUNetConfig,
     PaperWaveNetConfig,
@@ -183,6 +184,15 @@ def sc09_small() -> RunConfig:
 def audio() -> RunConfig:
     """Your own 16-bit sounds in windows of 16,000 samples; small enough for a CPU."""
     return replace(sc09_small(), preset="audio", data=SoundData(kind="audio"))
+
+
+def coding(config: RunConfig) -> RunConfig:
+    """A preset's coding model: the same size and steps, with a convolution within strands and a little weight decay."""
+    if not isinstance(config.network, TransformerConfig):
+        raise ValueError(f"a coding model is for text and needs a transformer, not a {config.network.kind}")
+    train = replace(config.train, weight_decay=0.03, cross_entropy_weight=0.0)
+    method, network = MethodConfig(name="coding"), replace(config.network, kernel=7)
+    return replace(config, network=network, train=train, method=method)
 
 
 _TEXT = (text8_paper, text8, text8_small, text, raw_bytes)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ardm.likelihood import Estimate
     from ardm.runtime.device import Runtime
-    from ardm.tasks.load import LoadedBaseline, LoadedModel
+    from ardm.tasks.load import AnyLoaded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Evaluate:
     By default this is the bound over random orders; with --order, the exact bits in that order; with --calls, the bits
     for that number of calls; with --diffusion-steps, the bound of a D3PM. A baseline is scored by its own method:
     the bound of its diffusion steps, the bits in its order, or their mean over random orders. A text shorter than an
-    item is scored with the rest of the item hidden.
+    item is scored with the rest of the item hidden. A coding model has exact bits, from left to right or in --calls.
     """
 
     model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
@@ -131,29 +131,35 @@ class Evaluate:
         figure = f"{estimate.bits_per_dim:.4f}{interval} {medium_of(trained).unit}"
         write_output(self.output, f"{figure}\n{estimate.estimator}; {title}".encode())
 
-    def _scored(self, loaded: "LoadedModel | LoadedBaseline") -> "LoadedModel | LoadedBaseline":
+    def _scored(self, loaded: "AnyLoaded") -> "AnyLoaded":
         """The model, as a D3PM if diffusion steps are given; a UsageError for flags that a baseline cannot use."""
-        from ardm.tasks.load import LoadedModel, with_diffusion_steps
+        from ardm.tasks.load import LoadedBaseline, LoadedCoding, with_diffusion_steps
 
         num_steps = self.diffusion_steps
         if num_steps is not None:
             loaded = with_diffusion_steps(loaded, num_steps)
         chosen = (self.calls, self.schedule, self.order, self.profile)
-        if not isinstance(loaded, LoadedModel) and chosen != (None, "planned", "random", None):
+        if isinstance(loaded, LoadedCoding) and self.profile is not None:
+            raise UsageError("a coding model has no loss profile: leave out --profile")
+        if isinstance(loaded, LoadedBaseline) and chosen != (None, "planned", "random", None):
             what = "a D3PM" if num_steps is not None else "a baseline"
             raise UsageError(
                 f"{what} has no schedule, order or profile to choose: leave out --calls, --schedule, --order, --profile"
             )
         return loaded
 
-    def _estimate(self, loaded: "LoadedModel | LoadedBaseline", x: "Tensor") -> "Estimate":
-        from ardm.tasks.load import LoadedBaseline
+    def _estimate(self, loaded: "AnyLoaded", x: "Tensor") -> "Estimate":
+        from ardm.tasks.load import LoadedBaseline, LoadedCoding
         from ardm.tasks.plan import make_schedule
-        from ardm.tasks.score import ScoreOptions, passes_for, score
+        from ardm.tasks.score import ScoreOptions, coding_calls, passes_for, score, score_coding
 
         num_variables, is_estimated = x.shape[1], self.order == "random" and self.calls is None
         passes = self.passes or (passes_for(len(x)) if is_estimated else 1)
         options = ScoreOptions(num_passes=passes, batch_size=self.batch_size, seed=self.seed)
+        if isinstance(loaded, LoadedCoding):
+            calls = coding_calls(None if self.order == "random" else self.order, self.calls)
+            with progress("bits", len(x)) as advance:
+                return score_coding(loaded, x, calls, replace(options, on_batch=advance))
         if isinstance(loaded, LoadedBaseline) or is_estimated:
             with progress("bits" if isinstance(loaded, LoadedBaseline) else "bound", passes * len(x)) as advance:
                 return score(loaded, x, options=replace(options, on_batch=advance))

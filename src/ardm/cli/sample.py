@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ardm.media.medium import GappedItem, Medium
     from ardm.runtime.device import Runtime
     from ardm.tasks.draw import Drawn, DrawOptions
-    from ardm.tasks.load import LoadedBaseline, LoadedModel
+    from ardm.tasks.load import LoadedBaseline, LoadedCoding, LoadedModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,18 +175,28 @@ class Sample(SamplerFlags):
     def run_on(self, runtime: "Runtime") -> None:
         """Sample and write."""
         from ardm.media import medium_of
-        from ardm.tasks.load import LoadedBaseline, load_any
+        from ardm.tasks.load import LoadedBaseline, LoadedCoding, load_any
 
         loaded = load_any(self.model, runtime)
         medium = medium_of(loaded.trained)
         if isinstance(loaded, LoadedBaseline):
             self._draw_baseline(loaded, medium)
+        elif isinstance(loaded, LoadedCoding):
+            self._draw_coding(loaded, medium)
         else:
             self.draw(loaded.for_shape(medium.shape(self.size)), medium)
 
     def run_masked(self) -> None:
         """Sample from a masked language model and write."""
         sample_masked(self)
+
+    def _draw_coding(self, loaded: "LoadedCoding", medium: "Medium") -> None:
+        from ardm.tasks.draw import draw_coding
+        from ardm.tasks.score import coding_calls
+
+        calls, length = coding_calls(self.order, self.calls), loaded.trained.model.num_variables
+        num_calls = length if calls is None else min(calls, length)
+        self.write(partial(draw_coding, loaded, calls), num_calls, medium, loaded.runtime)
 
     def _draw_baseline(self, loaded: "LoadedBaseline", medium: "Medium") -> None:
         from ardm.tasks.draw import draw

@@ -10,7 +10,7 @@ import tyro
 from ardm.config import MIXTURE_NAMES, MethodConfig, MethodName, RunConfig
 from ardm.errors import UsageError
 from ardm.masked import is_masked
-from ardm.presets import PRESETS, parametrization_with
+from ardm.presets import PRESETS, coding, parametrization_with
 
 if TYPE_CHECKING:
     from ardm.checkpoint import TrainedModel
@@ -27,8 +27,10 @@ class Start:
 
 
 def start_of(preset: str, arguments: Sequence[str]) -> Start:
-    """The preset, the run to be resumed or the model of --init, as changed by --base and --method."""
+    """The preset, the run to be resumed or the model of --init, as changed by --coding, --base and --method."""
     start = _saved_or_preset(preset, arguments)
+    if is_coding(arguments):
+        start = _as_coding(start, arguments)
     config, base = start.config, value_of("--base", arguments)
     method: Any = value_of("--method", arguments)
     try:
@@ -66,6 +68,27 @@ def _saved_or_preset(preset: str, arguments: Sequence[str]) -> Start:
     except ValueError as error:
         raise UsageError(f"the preset {preset} cannot start from {init}: {error}") from None
     return Start(config=config, initial=initial)
+
+
+def is_coding(arguments: Sequence[str]) -> bool:
+    """Whether the arguments ask for a coding model."""
+    return "--coding" in arguments or value_of("--method", arguments) == "coding"
+
+
+def _as_coding(start: Start, arguments: Sequence[str]) -> Start:
+    """The starting point for a coding model; a UsageError if it cannot be one."""
+    if value_of("--method", arguments) not in ("", "coding"):
+        raise UsageError("--coding is a method of its own: leave out --method")
+    if start.initial is not None:
+        raise UsageError("a coding model starts from random weights: leave out --init")
+    if not start.is_new:
+        if not start.config.method.is_coding:
+            raise UsageError("this run does not train a coding model; resume it without --coding")
+        return start
+    try:
+        return replace(start, config=coding(start.config))
+    except ValueError as error:
+        raise UsageError(f"--coding: {error}") from None
 
 
 def preset_in(

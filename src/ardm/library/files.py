@@ -9,8 +9,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from ardm.checkpoint import profile_from_tensors, profile_tensors, read_kind, read_tensors, save_model, write_tensors
+from ardm.checkpoint import (
+    other_kind_error,
+    profile_from_tensors,
+    profile_tensors,
+    read_kind,
+    read_tensors,
+    save_model,
+    write_tensors,
+)
 from ardm.errors import CheckpointError, UsageError
+from ardm.library.coding import CodingTexts
 from ardm.library.items import items_of
 from ardm.library.masked import MaskedModel, load_masked, save_masked
 from ardm.library.model import Model
@@ -19,14 +28,14 @@ from ardm.masked import is_masked
 from ardm.pretrained import find_model
 from ardm.runtime.device import Runtime
 from ardm.runtime.files import check_writable, is_gzip
-from ardm.tasks.load import load as load_trained
+from ardm.tasks.load import LoadedBaseline, LoadedCoding, load_any
 
 KIND = "model of one's own network"
 AnyNetwork = nn.Module | Callable[..., nn.Module]
 """A network, or its class."""
 
 
-def save(model: Model, path: str | Path, arguments: dict[str, Any] | None = None) -> None:
+def save(model: Model | CodingTexts, path: str | Path, arguments: dict[str, Any] | None = None) -> None:
     """Write a model to a file: its weights, its profile and what its items are, but not the code of its network.
 
     `arguments` are those of the network's class, kept so that `ardm.load` can make the network from its class alone.
@@ -46,6 +55,10 @@ def save(model: Model, path: str | Path, arguments: dict[str, Any] | None = None
     Model of tokens: 5 variables, 2 classes, 1 stage, 22 parameters
     """
     path = Path(path)
+    if isinstance(model, CodingTexts):
+        check_writable(path)
+        save_model(path, model.loaded.trained)
+        return
     if isinstance(model, MaskedModel):
         save_masked(model, path)
         return
@@ -72,11 +85,11 @@ def load(
     trust_remote_code: bool = False,
     pickled: bool = False,
     **options: Any,
-) -> Model:
+) -> Model | CodingTexts:
     """The model of a run's folder, a model file, a bundled model or OWNER/NAME[/FILE] on the Hugging Face hub.
 
     The default device is CUDA if available. A model that `ardm.save` wrote needs its network: the class, if the file
-    has its arguments, or a module of it.
+    has its arguments, or a module of it. A coding model comes as `CodingTexts`, every other one as `Model`.
 
     `hf:FOLDER` and `hf:OWNER/NAME` are masked language models of `transformers`, which `ardm.wrap` wraps with the other
     options. Code that comes with one runs only with `trust_remote_code`, and weights in pytorch_model.bin are read, as
@@ -96,7 +109,11 @@ def load(
     path = find_model(source)
     if path.is_file() and not is_gzip(path) and read_kind(path) == KIND:
         raise CheckpointError(f"{path} holds weights for a network of your own; give it with network=")
-    loaded = load_trained(path, device)
+    loaded = load_any(path, device)
+    if isinstance(loaded, LoadedCoding):
+        return CodingTexts(loaded)
+    if isinstance(loaded, LoadedBaseline):
+        raise other_kind_error(path, loaded.trained.config)
     trained = loaded.trained
     facts: Any = {"profile": trained.profile, "profile_source": trained.profile_source}
     return Model(loaded.ardm, items_of(trained), trained=trained, **facts)

@@ -125,7 +125,7 @@ class TextItems(Items):
         ]
 
     def _pieces(self, owner: int, text: Any) -> list[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
-        classes = self.alphabet.encode(_as_bytes(text), "the text").astype(np.int64)
+        classes = self.alphabet.encode(as_text_bytes(text), "the text").astype(np.int64)
         if not len(classes):
             raise DataError("the text is empty")
         canvas, pieces = Canvas(values=classes), []
@@ -142,7 +142,7 @@ class TextItems(Items):
 
     def gaps(self, item: Any, mask: Any = None) -> GappedItem:
         """A text with gaps where it has the mark `mask` (by default _), in ranges, or where an array is True."""
-        content = _as_bytes(item)
+        content = as_text_bytes(item)
         if not self.is_bytes:
             check_utf8(content, "the text")
         symbols = [bytes([b]) for b in content] if self.is_bytes else [c.encode() for c in content.decode()]
@@ -453,7 +453,8 @@ def _some(mask: Bool[np.ndarray, "*shape"]) -> Bool[np.ndarray, "*shape"]:
     return mask
 
 
-def _as_bytes(text: Any) -> bytes:
+def as_text_bytes(text: Any) -> bytes:
+    """A text (str) in UTF-8, or bytes as they are."""
     if isinstance(text, bytes | bytearray):
         return bytes(text)
     if not isinstance(text, str):

@@ -7,6 +7,8 @@ softmax's exponential), which the codec needs. The network sees neither the step
 the mask: both follow from the input.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -50,6 +52,9 @@ Rotation = tuple[Tensor, Tensor]
 """Cosines and sines of the angles by which positions turn queries and keys."""
 
 
+Heads = Float[Tensor, "B H _ E"]
+
+
 class Block(nn.Module):
     """x + attention(norm x), then x + mlp(norm x), this norm mixed with that of neighbours if the kernel is above 1.
 
@@ -70,7 +75,12 @@ class Block(nn.Module):
         """The block's output; keys are turned like queries unless they have another rotation."""
         x = x + self.attention(rms_norm(x), rotation, key_rotation)
         seen = rms_norm(x) if self.depthwise is None else self.depthwise(rms_norm(x))
-        return x + self.contract(F.relu(self.expand(seen)).square())
+        return x + self.feed_forward(seen)
+
+    def feed_forward(self, seen: Float[Tensor, "B D C"]) -> Float[Tensor, "B D C"]:
+        """The pointwise layers."""
+        output: Tensor = self.contract(F.relu(self.expand(seen)).square())
+        return output
 
 
 class Depthwise(nn.Module):
@@ -102,11 +112,21 @@ class Attention(nn.Module):
     def forward(
         self, x: Float[Tensor, "B D C"], rotation: Rotation, key_rotation: Rotation | None = None
     ) -> Float[Tensor, "B D C"]:
+        query, key, value = self.project(x, rotation, key_rotation)
+        return self.mix(query, key, value, is_causal=self.causal)
+
+    def project(
+        self, x: Float[Tensor, "B D C"], rotation: Rotation, key_rotation: Rotation | None = None
+    ) -> tuple[Heads, Heads, Heads]:
+        """Queries and keys, normalised and turned, and values."""
         query, key, value = (
             F.linear(x, weight).unflatten(-1, (-1, self.head_width)).transpose(1, 2) for weight in self.query_key_value
         )  # each (B, heads, D, head_width); one product for all three takes longer on an H200
-        query, key = rotate(rms_norm(query), *rotation), rotate(rms_norm(key), *(key_rotation or rotation))
-        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
+        return rotate(rms_norm(query), *rotation), rotate(rms_norm(key), *(key_rotation or rotation)), value
+
+    def mix(self, query: Heads, key: Heads, value: Heads, **options: Any) -> Float[Tensor, "B D C"]:
+        """The output from the values, weighed by queries and keys; options are those of PyTorch's attention."""
+        mixed = F.scaled_dot_product_attention(query, key, value, **options)
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return output
 

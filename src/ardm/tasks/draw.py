@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from ardm import coding
 from ardm.baselines import methods
 from ardm.codec.format.options import OrderChoice
 from ardm.errors import UsageError
@@ -27,7 +28,7 @@ from ardm.parametrizations import LogisticMixtureParametrization
 from ardm.runtime.device import Runtime
 from ardm.sample import BATCH_SIZE, batch_generator, batch_sizes, sample_chain
 from ardm.schedule import Schedule
-from ardm.tasks.load import LoadedBaseline, ModelOnDevice
+from ardm.tasks.load import LoadedBaseline, LoadedCoding, ModelOnDevice
 from ardm.tasks.plan import make_orders, make_schedule
 
 FEW_CALLS = 8
@@ -118,6 +119,19 @@ def draw(
     with runtime.autocast(), recorded(model, num_calls=schedule.num_calls, **kwargs) as called:
         start = partial(chain, called, schedule, options=options, gaps=gaps)
         return draw_batches(start, schedule.num_calls, model.shape, runtime, options, context)
+
+
+def draw_coding(loaded: LoadedCoding, calls: int | None = None, options: DrawOptions = DEFAULTS) -> Drawn:
+    """Texts drawn from a coding model: in strands with this many calls, or from left to right."""
+    model, runtime = loaded.trained.model, loaded.runtime
+    num_calls = model.num_variables if calls is None else min(calls, model.num_variables)
+
+    def start(num_items: int, generator: torch.Generator) -> Iterator[ReadState]:
+        sampling: Any = {"calls": calls, "temperature": options.temperature, "top_p": options.top_p}
+        return (state.cpu for state in coding.sample_chain(model, num_items, generator, **sampling))
+
+    with runtime.autocast():
+        return draw_batches(start, num_calls, model.shape, runtime, options)
 
 
 def _baseline_chain(model: methods.Baseline, num_items: int, generator: torch.Generator) -> Iterator[ReadState]:

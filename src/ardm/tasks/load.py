@@ -7,7 +7,8 @@ from typing import Protocol, runtime_checkable
 from ardm import checkpoint, pretrained
 from ardm.baselines.causal import Autoregressive
 from ardm.baselines.d3pm import from_ardm
-from ardm.checkpoint import Trained, TrainedBaseline, TrainedModel
+from ardm.checkpoint import Trained, TrainedBaseline, TrainedCoding, TrainedModel
+from ardm.coding import CodingModel
 from ardm.errors import UsageError
 from ardm.model import ARDM
 from ardm.names import ProfileSource, Shape
@@ -71,7 +72,21 @@ class LoadedBaseline:
         return _on_device(self)
 
 
-def _on_device(loaded: "LoadedModel | LoadedBaseline") -> str:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LoadedCoding:
+    """A coding model with the device and the precision that it runs with."""
+
+    trained: TrainedCoding
+    runtime: Runtime
+
+    def __repr__(self) -> str:
+        return _on_device(self)
+
+
+AnyLoaded = LoadedModel | LoadedCoding | LoadedBaseline
+
+
+def _on_device(loaded: AnyLoaded) -> str:
     return f"<{type(loaded).__name__} on {loaded.runtime.device}: {repr(loaded.trained).strip('<>')}>"
 
 
@@ -88,8 +103,8 @@ def load(source: str | Path, device: str | Runtime | None = None) -> LoadedModel
     return LoadedModel(trained=pretrained.load(source, runtime.device), runtime=runtime)
 
 
-def load_any(source: str | Path, device: str | Runtime | None = None) -> LoadedModel | LoadedBaseline:
-    """The ARDM or the baseline of a source; `load` lists the possible sources.
+def load_any(source: str | Path, device: str | Runtime | None = None) -> AnyLoaded:
+    """The ARDM, the coding model or the baseline of a source; `load` lists the possible sources.
 
     >>> from ardm.tasks.load import load_any
     >>> type(load_any("text")).__name__
@@ -99,6 +114,8 @@ def load_any(source: str | Path, device: str | Runtime | None = None) -> LoadedM
     trained = checkpoint.load_any(pretrained.find_model(source), runtime.device)
     if isinstance(trained, TrainedBaseline):
         return LoadedBaseline(trained=trained, runtime=runtime)
+    if isinstance(trained, TrainedCoding):
+        return LoadedCoding(trained=trained, runtime=runtime)
     return LoadedModel(trained=trained, runtime=runtime)
 
 
@@ -106,7 +123,7 @@ def _runtime(device: str | Runtime | None) -> Runtime:
     return device if isinstance(device, Runtime) else Runtime.choose(device, compile=False)
 
 
-def with_diffusion_steps(loaded: LoadedModel | LoadedBaseline, num_steps: int) -> LoadedBaseline:
+def with_diffusion_steps(loaded: AnyLoaded, num_steps: int) -> LoadedBaseline:
     """An absorbing D3PM with this many steps and the weights of an ARDM or another absorbing D3PM; else a UsageError.
 
     >>> from ardm.tasks.load import load, with_diffusion_steps
@@ -116,6 +133,8 @@ def with_diffusion_steps(loaded: LoadedModel | LoadedBaseline, num_steps: int) -
     trained, model = loaded.trained, loaded.trained.model
     if isinstance(model, Autoregressive):
         raise UsageError("an autoregressive baseline has no diffusion steps")
+    if isinstance(model, CodingModel):
+        raise UsageError("a coding model has no diffusion steps")
     try:
         d3pm = from_ardm(model, num_steps) if isinstance(model, ARDM) else model.with_steps(num_steps)
     except ValueError as error:

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from ardm import coding
 from ardm.baselines import methods
 from ardm.checkpoint import AnyTrained
 from ardm.data.corpus import spread
@@ -33,7 +34,7 @@ from ardm.names import Split
 from ardm.orders import given_first
 from ardm.schedule import Schedule
 from ardm.tasks.draw import States
-from ardm.tasks.load import LoadedBaseline, LoadedModel
+from ardm.tasks.load import LoadedBaseline, LoadedCoding, LoadedModel
 from ardm.tasks.plan import make_orders, make_schedule
 
 ROWS_TO_SCORE = 128
@@ -93,6 +94,39 @@ def score(
     name = "bound over random orders" if order == "random" else f"exact, {order} order"
     name = f"{name}, {schedule_name or f'{schedule.num_calls} calls'}"
     return mean_bits(bits, model.num_variables, name, is_exact=order != "random")
+
+
+def score_coding(
+    loaded: LoadedCoding, x: Int[Tensor, "N n"], calls: int | None = None, options: ScoreOptions = DEFAULTS
+) -> Estimate:
+    """The mean bits of texts of one length, exact, under a coding model: in strands, or from left to right."""
+    runtime, x = loaded.runtime, x.to(loaded.runtime.device)
+    kwargs: Any = {"batch_size": options.batch_size, "on_batch": options.on_batch, "team": runtime.team}
+    with runtime.autocast():
+        return coding.score(loaded.trained.model, x, calls=calls, **kwargs)
+
+
+def coding_calls(order: str | None, calls: int | None) -> int | None:
+    """The calls per window of a coding model from a user's order and calls: None from left to right.
+
+    Without an order, a number of calls means strands. Other orders raise a UsageError.
+
+    >>> from ardm.tasks.score import coding_calls
+    >>> coding_calls(None, 50), coding_calls("raster", None)
+    (50, None)
+    """
+    if order not in (None, "raster", "strands"):
+        raise UsageError(
+            f"a coding model goes through texts in strands or in raster order, not in the order {order}; for other "
+            "orders, train an order-agnostic model: ardm train without --coding"
+        )
+    if order == "raster" and calls is not None:
+        raise UsageError(
+            "from left to right a coding model takes a call per character: leave out the calls or the order"
+        )
+    if order == "strands" and calls is None:
+        raise UsageError("strands need a number of calls: each takes a character of every strand")
+    return calls
 
 
 def _score_marginals(

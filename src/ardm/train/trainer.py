@@ -20,10 +20,19 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
+from ardm import coding
 from ardm.baselines.methods import Baseline, score
 from ardm.build import build_model
-from ardm.checkpoint import AnyTrained, TrainedBaseline, TrainedModel, profile_from_tensors, profile_tensors
-from ardm.config import RunConfig
+from ardm.checkpoint import (
+    AnyTrained,
+    TrainedBaseline,
+    TrainedCoding,
+    TrainedModel,
+    profile_from_tensors,
+    profile_tensors,
+)
+from ardm.coding import CodingModel
+from ardm.config import CODING_CALLS, RunConfig
 from ardm.data.corpus import Corpus, compact_tensor, spread
 from ardm.data.packed.sampler import AHEAD, StreamSampler
 from ardm.errors import UsageError
@@ -44,7 +53,7 @@ from ardm.train.optim import Muon, is_hidden_matrix
 class Objective(nn.Module):
     """The losses of a batch with fresh random draws, as a module for DDP and FSDP to wrap."""
 
-    def __init__(self, model: ARDM | Baseline) -> None:
+    def __init__(self, model: ARDM | CodingModel | Baseline) -> None:
         super().__init__()
         self.model = model
 
@@ -194,6 +203,8 @@ class Trainer:
         metrics: Metrics = {"step": self.step, "valid_bits": estimate.bits_per_dim}
         if math.isfinite(estimate.half_width):  # one item has no interval
             metrics["valid_half_width"] = estimate.half_width
+        if self.config.method.is_coding:
+            metrics["valid_bits_raster"] = self._estimate(1, num_items, lambda num_items: None, calls=None).bits_per_dim
         return metrics
 
     def profile_now(self, num_passes: int, num_items: int, on_batch: Callable[[int], None]) -> Profile | None:
@@ -201,16 +212,27 @@ class Trainer:
         estimate = self._estimate(num_passes, num_items, on_batch)
         return estimate.profile if isinstance(estimate, Bound) else None
 
-    def _estimate(self, num_passes: int, num_items: int | None, on_batch: Callable[[int], None]) -> Estimate:
+    def _estimate(
+        self,
+        num_passes: int,
+        num_items: int | None,
+        on_batch: Callable[[int], None],
+        calls: int | None = CODING_CALLS,
+    ) -> Estimate:
+        """The averaged weights' bits: a baseline's own, a coding model's in `calls`, or the bound of an ARDM."""
         items = self.eval_items if num_items is None else self.eval_items[spread(num_items, len(self.eval_items))]
         generator = torch.Generator(self.runtime.device).manual_seed(self.config.seed)
         kwargs: Any = {"num_passes": num_passes, "batch_size": self.config.train.shard_size, "on_batch": on_batch}
         averaged = self.whole_average()
+        if isinstance(averaged, CodingModel):
+            with self.runtime.autocast():
+                options: Any = {"batch_size": self.config.train.shard_size, "on_batch": on_batch}
+                return coding.score(averaged, items, calls=calls, team=self.runtime.team, **options)
         estimated: Callable[..., Estimate] = bound if isinstance(averaged, ARDM) else score
         with self.runtime.autocast():
             return estimated(averaged, items, generator, team=self.runtime.team, **kwargs)
 
-    def whole_average(self) -> ARDM | Baseline:
+    def whole_average(self) -> ARDM | CodingModel | Baseline:
         """The model with the averaged weights, gathered on this device; all processes must call it."""
         if not self.runtime.shards_weights:
             return self.averaged
@@ -237,6 +259,8 @@ class Trainer:
             "data_title": self.corpus.title,
             "data_fingerprint": self.corpus.fingerprint,
         }
+        if isinstance(averaged, CodingModel):
+            return TrainedCoding(model=averaged, **facts)
         if not isinstance(averaged, ARDM):
             return TrainedBaseline(model=averaged, **facts)
         is_measured = profile is not None or (self.measured_profile is not None and self.measured_step == self.step)
