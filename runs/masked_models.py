@@ -31,7 +31,7 @@ from ardm.masked.sequences import read_sequences
 SEQUENCES = {"sapiens": "heavy", "rxnmapper": "reactions", "rxnfp": "reactions", "antiberty": "heavy"}
 BUDGETS = (40, 20, 10)
 SCHEDULES: tuple[Any, ...] = ("planned", "cosine", "uniform")
-NUM_FOR_PROFILE = 100
+NUM_FOR_PROFILE, PASSES_FOR_PROFILE = 100, 10
 NUM_SAMPLED = 8
 MINUTES = 10.0
 
@@ -92,7 +92,7 @@ def measure(folder: Path, key: dict[str, Any], texts: list[str], train: list[str
     """Add the figures of a model that are missing."""
     model = ardm.load(f"hf:{folder}", device="cpu")
     assert isinstance(model, ardm.MaskedModel)
-    model.measure(train[-NUM_FOR_PROFILE:])
+    model.measure(train[-NUM_FOR_PROFILE:], passes=PASSES_FOR_PROFILE)
     facts = {"items": len(texts), "threads": torch.get_num_threads()}
     if not results.has(**key, figure="pseudo-log-likelihood"):
         pseudo = model.pseudo_score(texts)
