@@ -1,6 +1,7 @@
 """`ardm.fit`: learning, resuming, every form of data, and the state that it leaves."""
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -425,3 +426,16 @@ def test_arguments_that_fit_does_not_have():
         ardm.fit(small(), BITS, lr=0.1)
     with as_users_call(), pytest.raises(UsageError, match="give a function that makes the optimizer"):
         ardm.fit(small(), BITS, steps=1, optimizer=torch.optim.SGD(small().parameters(), lr=0.1))
+
+
+def test_slow_evaluations_take_a_small_part_of_a_training_by_time(monkeypatch):
+    evaluate = Fitting._valid_bits
+
+    def slowly(self):
+        time.sleep(0.2)
+        return evaluate(self)
+
+    monkeypatch.setattr(Fitting, "_valid_bits", slowly)
+    fitted = ardm.fit(small(), BITS, minutes=0.03, **QUICK)  # twenty would take 4 s
+    assert 2 <= len(fitted.history) <= 5
+    assert fitted.history[-1]["step"] == fitted.steps

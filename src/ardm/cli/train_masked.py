@@ -21,6 +21,8 @@ PRESET = "masked"
 STATE_FILE = "fit.safetensors"
 MAX_HELD_OUT = 500
 """Most sequences held out where no file of them is given, and most that are scored before and after."""
+MAX_COMPARED = 128
+"""Most held-out sequences by which the best weights are chosen."""
 SHARES = (0.9, 0.75, 0.5, 0.25, 0.1)
 """Shares of hidden tokens at which the losses before and after are printed."""
 
@@ -100,7 +102,7 @@ class TrainMasked:
         before = self._measured(model, scored)
         how: Any = {"steps": self.steps, "minutes": self.minutes, "batch_size": self.batch_size, "seed": self.seed}
         how |= {"learning_rate": self.learning_rate, "weight_decay": self.weight_decay, "ema_decay": 0.99}
-        fit(model, train, valid=valid, folder=self.out, **how)
+        fit(model, train, valid=valid[:MAX_COMPARED], folder=self.out, **how)
         after = self._measured(model, scored)
         save(model, self.out)
         for name, score in (("before", before), ("after", after)):

@@ -37,6 +37,8 @@ OBSERVATIONS_PER_STAGE = 1000
 """Held-out losses per stage from which the profile is measured."""
 NUM_EVALUATIONS = 20
 """Evaluations of a training by default."""
+MAX_EVALUATING = 0.1
+"""Share of a training by time that has been spent on evaluations when another one is left out."""
 OBJECTIVE, DROPOUT = 0, 1
 """The purposes of a step's random draws."""
 SECONDS_PER_LINE = 10.0
@@ -184,6 +186,8 @@ class Fitting:
         self.fitted, self._keeps_best, self._best_bits = Fitted(), keep_best, math.inf
         self._profile = Profile.empty(model.ardm.num_stages, model.ardm.num_variables, model.device)
         self._started, self._bits = time.perf_counter(), list[Tensor]()
+        self._evaluating = 0.0
+        """Seconds spent on evaluations."""
 
     def run(self, state: Path | None, report: "Report | None") -> None:
         """Train to the end, evaluating and saving on the way."""
@@ -197,17 +201,23 @@ class Fitting:
             if report and report.is_due():
                 report.step(self.fitted, done, float(self._bits[-1]))
             if self._is_evaluated(before, done):
+                started = time.perf_counter()
                 self._evaluate()
                 if state is not None:
                     self.save(state)
+                self._evaluating += time.perf_counter() - started
                 if report:
                     report.evaluation(self.fitted, done)
 
     def _is_evaluated(self, before: float, done: float) -> bool:
         """Whether an evaluation follows a step, between whose ends these parts of the training were done."""
+        if done >= 1:
+            return True
         if self.config.eval_every is not None:
-            return done >= 1 or self.fitted.steps % self.config.eval_every == 0
-        return done >= 1 or int(NUM_EVALUATIONS * done + 1e-9) > int(NUM_EVALUATIONS * before + 1e-9)
+            return self.fitted.steps % self.config.eval_every == 0
+        if self.config.steps is None and self._evaluating > MAX_EVALUATING * self.fitted.seconds:
+            return False
+        return int(NUM_EVALUATIONS * done + 1e-9) > int(NUM_EVALUATIONS * before + 1e-9)
 
     def stop(self) -> None:
         """Score the weights of a training that was stopped since its last evaluation, and keep them if they are best.
