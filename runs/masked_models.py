@@ -64,9 +64,15 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=200, help="test sequences, evenly spread (200)")
     parser.add_argument("--minutes", type=float, default=MINUTES, help="of fine-tuning (10)")
     parser.add_argument("--models", nargs="+", choices=SEQUENCES, default=list(SEQUENCES))
+    parser.add_argument(
+        "--table", action="store_true", help="print the figures so far as Markdown, and measure nothing"
+    )
     parser.add_argument("--weights", choices=("published", "fine-tuned"), help="only these (both)")
     flags = parser.parse_args()
     results = Results(flags.output)
+    if flags.table:
+        print("\n".join(table(results.rows())))
+        return
     for name in flags.models:
         kind, tuned = SEQUENCES[name], flags.folder / f"{name}-tuned"
         texts, train = (read_sequences(flags.folder / f"{kind}-{part}.txt").texts for part in ("test", "train"))
@@ -121,6 +127,37 @@ def scorings() -> Iterator[dict[str, Any]]:
     for calls in BUDGETS:
         for schedule in SCHEDULES:
             yield {"figure": "bound in calls", "order": "random", "calls": calls, "schedule": schedule}
+
+
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """The figures as Markdown tables: bits, and bits and seconds by calls."""
+    kinds = list(dict.fromkeys((row["model"], row["weights"]) for row in rows))
+    lines = [
+        "| model, weights | unit, sequences | pseudo-log-likelihood | left to right | bound |",
+        "|---|---|---|---|---|",
+    ]
+    for kind in kinds:
+        own = [row for row in rows if (row["model"], row["weights"]) == kind]
+        shown = [figure(own, figure=name) for name in ("pseudo-log-likelihood", "left to right", "bound")]
+        lines.append(f"| {', '.join(kind)} | {own[0]['unit']}, {own[0]['items']} | {' | '.join(shown)} |")
+    head = " | ".join(f"{calls} {schedule}" for calls in BUDGETS for schedule in SCHEDULES)
+    lines += ["", f"| model, weights | {head} |", "|---" * (1 + len(BUDGETS) * len(SCHEDULES)) + "|"]
+    for kind in kinds:
+        own = [row for row in rows if (row["model"], row["weights"]) == kind]
+        ways = [{"calls": calls, "schedule": schedule} for calls in BUDGETS for schedule in SCHEDULES]
+        lines.append(f"| {', '.join(kind)} | {' | '.join(figure(own, **way) for way in ways)} |")
+    lines += ["", "| model, weights | length | all calls | 40 | 20 | 10 |", "|---|---|---|---|---|---|"]
+    for kind in kinds:
+        drawn = [row for row in rows if (row["model"], row["weights"]) == kind and row["figure"] == "sampling"]
+        seconds = [f"{row['seconds_each']:.2f}" for row in sorted(drawn, key=lambda row: -row["calls"])]
+        lines.append(f"| {', '.join(kind)} | {drawn[0]['length'] if drawn else ''} | {' | '.join(seconds)} |")
+    return lines
+
+
+def figure(rows: list[dict[str, Any]], **key: Any) -> str:
+    """The bits of a figure with their interval; empty if it is missing."""
+    found = [row for row in rows if all(row.get(name) == value for name, value in key.items())]
+    return f"{found[0]['bits']:.3f} ± {found[0]['half_width']:.3f}" if found else ""
 
 
 if __name__ == "__main__":

@@ -98,24 +98,28 @@ class Profile:
     def joined(cls, profiles: Sequence["Profile"]) -> "Profile":
         """The profile of items of several sizes, by the share of revealed variables, in the steps of the largest.
 
+        Each step of a smaller profile is spread over the steps that it covers, and each loss counts by the size of its
+        item, so that the mean of the profile is that of all variables.
+
         >>> import torch
         >>> from ardm.profile import Profile
         >>> of = lambda *bits: Profile(bits=torch.tensor([bits]).double(), counts=torch.ones(1, len(bits)).long())
         >>> Profile.joined([of(3.0, 1.0), of(5.0, 4.0, 2.0, 2.0)]).bits.tolist()
-        [[5.0, 3.5, 2.0, 1.5]]
+        [[4.6, 3.8, 1.8, 1.8]]
         """
+        if len(profiles) == 1:
+            return profiles[0]
         largest = max(profiles, key=lambda profile: profile.bits.shape[1])
         (num_stages, size), device = largest.bits.shape, largest.bits.device
-        sums, counts = (
-            torch.zeros(num_stages, size, dtype=torch.float64, device=device),
-            torch.zeros_like(largest.counts),
-        )
+        sums, weights, hits = (torch.zeros(num_stages, size, dtype=torch.float64, device=device) for _ in range(3))
         for profile in profiles:
             own = profile.bits.shape[1]
-            step = (2 * torch.arange(own, device=device) + 1) * size // (2 * own)
-            sums.index_add_(1, step, profile.bits * profile.counts)
-            counts.index_add_(1, step, profile.counts)
-        return cls(bits=sums / counts.clamp(min=1), counts=counts)
+            step = (2 * torch.arange(size, device=device) + 1) * own // (2 * size)
+            counts = profile.counts[:, step] * (own / size)
+            sums += own * counts * profile.bits[:, step]
+            weights += own * counts
+            hits += counts
+        return cls(bits=sums / weights.clamp(min=1e-12), counts=hits.ceil().long())
 
     def _batch_means(
         self, index: Int[Tensor, "B"], bits: Float[Tensor, "B"]

@@ -38,6 +38,8 @@ class MaskedFlags:
     """Run the code that comes with the model; without this flag none of it runs."""
     pickled: bool = False
     """Read weights from pytorch_model.bin, as tensors only, where there are no safetensors."""
+    tokenizer: Path | None = None
+    """Folder or name of another model whose tokenizer is used, as GPT-2's is for MDLM."""
     losses: Path | None = None
     """Plan --calls from this loss profile, which `ardm eval --profile` wrote; a folder that ardm wrote has its own."""
     pattern: str | None = None
@@ -77,7 +79,7 @@ class MaskedFlags:
         options = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         if self.time is not None:
             options["time"] = False if self.time == "none" else self.time
-        trust: Any = {"trust_remote_code": self.trust_remote_code, "pickled": self.pickled}
+        trust: Any = {"trust_remote_code": self.trust_remote_code, "pickled": self.pickled, "tokenizer": self.tokenizer}
         losses = None if self.losses is None else read_profile(self.losses)
         model = load_masked(source, device, **trust, **options)
         if losses is not None:
@@ -234,8 +236,9 @@ def report_masked(flags: "ReportCalls") -> None:
     model = flags.masked.load(flags.model, flags.device)
     check_tokens(model, flags.data, sequences)
     texts, title = sequences.texts, sequences.title
-    longest = max(rows.shape[0] for rows in model.items.rows(texts))
-    budgets = [calls for calls in (BUDGETS if flags.calls is None else flags.calls) if calls < longest]
+    longest = max(len(model.items.encode(text)) for text in texts)
+    most = min(longest, model.items.window)
+    budgets = [calls for calls in (BUDGETS if flags.calls is None else flags.calls) if calls < most]
     orders = ("raster", "reverse") if flags.orders is None else flags.orders
 
     def row(order: str, schedule: ScheduleKind, calls: int | None) -> "Row":

@@ -1,5 +1,7 @@
 """ardm train masked: fine-tune a masked language model at all shares of hidden tokens."""
 
+import math
+import statistics
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,7 +106,8 @@ class TrainMasked:
         how |= {"learning_rate": self.learning_rate, "weight_decay": self.weight_decay, "ema_decay": 0.99}
         fit(model, train, valid=valid[:MAX_COMPARED], folder=self.out, **how)
         after = self._measured(model, scored)
-        save(model, self.out)
+        median = statistics.median_low(min(len(model.items.encode(text)), model.items.window) for text in scored)
+        save(model.for_shape(median), self.out)
         for name, score in (("before", before), ("after", after)):
             assert score.profile is not None
             write_profile(self.out / f"profile-{name}.json", score.profile)
@@ -136,5 +139,5 @@ def loss_at(bits: list[float], share: float) -> float | None:
     """
     size, centre = len(bits), round((1 - share) * len(bits))
     around = bits[max(0, centre - size // 20) : centre + size // 20 + 1]
-    known = [value for value in around if value == value]
+    known = [value for value in around if not math.isnan(value)]
     return sum(known) / len(known) if known else None

@@ -1,5 +1,6 @@
 """`ardm.wrap`: masked language models as ARDMs, with a method for every command."""
 
+import inspect
 import itertools
 import math
 import re
@@ -23,7 +24,16 @@ from ardm.library.scores import Score, ScoreHow, ratio_half_width
 from ardm.library.sequences import PADDING, SequenceItems
 from ardm.likelihood import partial_bound, student_95
 from ardm.masked.hub import SAVED_OPTIONS, load_pretrained, profile_facts, save_pretrained, saved_profile
-from ardm.masked.network import MaskedNetwork, Time, arguments_of, is_shifted_type, probed_classes, time_argument
+from ardm.masked.network import (
+    PROBE_LENGTH,
+    MaskedNetwork,
+    Time,
+    arguments_of,
+    as_it_is,
+    is_shifted_type,
+    probed_classes,
+    time_argument,
+)
 from ardm.masked.tokens import Tokens, Vocabulary
 from ardm.model import ARDM, Context, evaluating
 from ardm.parametrizations import DataParametrization
@@ -250,32 +260,56 @@ class MaskedModel(Model):
         +0.000 ± 0.000 bits at 2 places
         """
         wild = self.items.encode(wild_type, "the wild type")
-        texts = [variants] if isinstance(variants, str) else list(variants)
-        if not texts:
-            raise DataError("expected at least one variant, got none")
+        texts = self.items.texts(variants)
+        if orders < 2:
+            raise UsageError(f"orders must be at least 2, got {orders}")
         found = [self._variant(wild, self._mutated(wild, text), orders, seed) for text in texts]
         ratio, half_width, num_places = (np.array(part) for part in zip(*found, strict=True))
         return VariantScore(log2_ratio=ratio, half_width=half_width, num_places=num_places)
 
     def _mutated(self, wild: Int[np.ndarray, "n"], variant: str) -> Int[np.ndarray, "n"]:
-        parts = re.split(r"[:,\s]+", variant.strip())
-        matches = [MUTATION.fullmatch(part) for part in parts]
-        if not all(matches):
-            ids = self.items.encode(variant, "the variant")
+        """The tokens of a variant, which is a sequence or a list of substitutions."""
+        found = self._substitutions(variant)
+        if found is None:
+            ids = self._encoded_variant(variant)
             if ids.shape != wild.shape:
                 raise DataError(f"a variant has as many tokens as the wild type, {len(wild)}; got {len(ids)}")
             return ids
         ids = wild.copy()
-        for match in matches:
-            assert match is not None
-            old, place, new = self.tokens.encode(match[1]), int(match[2]) - 1, self.tokens.encode(match[3])
-            if len(old) != 1 or len(new) != 1 or not 0 <= place < len(wild):
-                raise DataError(f"{match[0]} is not a substitution of one token within 1..{len(wild)}")
-            if wild[place] != old[0]:
-                name = self.tokens.decode([int(wild[place])])
-                raise DataError(f"{match[0]}: the wild type has {name} at position {place + 1}, not {match[1]}")
-            ids[place] = new[0]
+        for old, place, new in found:
+            if not 0 <= place < len(wild):
+                raise DataError(f"{variant}: the wild type has positions 1 to {len(wild)}, not {place + 1}")
+            if wild[place] != old:
+                has, said = (self.tokens.decode([int(token)]) for token in (wild[place], old))
+                raise DataError(f"{variant}: the wild type has {has} at position {place + 1}, not {said}")
+            ids[place] = new
+        if len({place for _, place, _ in found}) < len(found):
+            raise DataError(f"{variant}: a position is named twice")
         return ids
+
+    def _encoded_variant(self, variant: str) -> Int[np.ndarray, "n"]:
+        try:
+            return self.items.encode(variant, "the variant")
+        except DataError:
+            if MUTATION.search(variant):
+                what = "neither substitutions of known tokens, such as A23G, nor a sequence of them"
+                raise DataError(f"the variant {variant} is {what}") from None
+            raise
+
+    def _substitutions(self, variant: str) -> list[tuple[int, int, int]] | None:
+        """The old token, the place from 0 and the new token of each substitution; None if they are not such."""
+        matches = [MUTATION.fullmatch(part) for part in re.split(r"[:,\s]+", variant.strip())]
+        found = []
+        for match in matches:
+            try:
+                tokens = [self.items.encode(text) for text in match.group(1, 3)] if match else []
+            except DataError:
+                return None
+            if not tokens or any(len(part) != 1 for part in tokens):
+                return None
+            assert match is not None
+            found.append((int(tokens[0][0]), int(match[2]) - 1, int(tokens[1][0])))
+        return found
 
     def _variant(
         self, wild: Int[np.ndarray, "n"], variant: Int[np.ndarray, "n"], num_orders: int, seed: int
@@ -316,7 +350,7 @@ def wrap(
     start_id: int | None = None,
     shifted: bool | None = None,
     time: str | bool | None = None,
-    time_of: Time = lambda share: share,
+    time_of: Time = as_it_is,
     token_dropout: bool | None = None,
 ) -> MaskedModel:
     """A masked language model as an order-agnostic ARDM, for everything that `Model` can do.
@@ -367,7 +401,6 @@ def wrap(
     facts: Any = {"is_shifted": is_shifted, "time": argument, "time_of": time_of}
     if token_dropout is not None:
         _set_token_dropout(network, tokens, token_dropout)
-    num_logits = probed_classes(MaskedNetwork(network, tokens, len(tokens.names), **facts))
     largest = _window_of(network, tokenizer, tokens) if window is None else window
     if (places := _num_positions(network)) is not None and largest > (most := places - tokens.num_around):
         raise UsageError(f"the window must lie in 1..{most}, since the network has {places} positions; got {largest}")
@@ -375,6 +408,8 @@ def wrap(
         raise UsageError(f"the window must be positive, got {largest}")
     if length is not None and not 1 <= length <= largest:
         raise UsageError(f"the length must lie in 1..{largest}, which this network sees at once, got {length}")
+    probe = largest if window is not None and length == window else min(PROBE_LENGTH, largest)
+    num_logits = probed_classes(MaskedNetwork(network, tokens, len(tokens.names), **facts), probe)
     shape = (length or min(USUAL_LENGTH, largest),)
     num_classes = max(num_logits, len(tokens.names))
     masked = MaskedNetwork(network, tokens, num_classes, **facts)
@@ -389,10 +424,13 @@ def load_masked(
     *,
     trust_remote_code: bool = False,
     pickled: bool = False,
+    tokenizer: str | Path | None = None,
     **options: Any,
 ) -> MaskedModel:
     """The masked model of `hf:FOLDER` or `hf:OWNER/NAME`; other options are those of `wrap`."""
-    found = load_pretrained(source, trust_remote_code=trust_remote_code, pickled=pickled)
+    if unknown := sorted({*options} - {*inspect.signature(wrap).parameters}):
+        raise UsageError(f"{unknown[0]}= is no option of a masked model; see ardm.wrap")
+    found = load_pretrained(source, trust_remote_code=trust_remote_code, pickled=pickled, tokenizer=tokenizer)
     known = {name: found.facts[name] for name in SAVED_OPTIONS if found.facts.get(name) is not None}
     model = wrap(found.network, found.tokenizer, **(known | options))
     if (saved := saved_profile(found.facts, source)) is not None:
@@ -405,6 +443,10 @@ def save_masked(model: MaskedModel, folder: Path) -> None:
     check_writable_folder(folder)
     network = model.ardm.network
     assert isinstance(network, MaskedNetwork)
+    if network.time_of is not as_it_is:
+        raise UsageError(
+            "a model with a time_of= of its own cannot be saved, since functions are not; save its network"
+        )
     tokens, coder = model.tokens, model.tokens.coder
     pattern = coder.pattern if isinstance(coder, Vocabulary) else "tokenizer"
     start = tokens.start[0] if len(tokens.start) == 1 else None

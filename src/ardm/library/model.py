@@ -17,7 +17,7 @@ Items go in and come out in the medium's own types, as `ardm.library.items` desc
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,9 +96,14 @@ class TrainingRows:
     context: Context = None
 
     def losses(self, ardm: ARDM, generator: torch.Generator) -> StepLoss:
-        """The losses of one step for each item."""
+        """The losses of one step for each item; a part of an item has the step of a whole one by its share revealed."""
         options: Any = {"context": self.context, "missing": self.missing, "given": self.given}
-        return sample_step_loss(ardm, self.x, generator, **options)
+        losses = sample_step_loss(ardm, self.x, generator, **options)
+        if self.missing is None and self.given is None:
+            return losses
+        missing, given = (0 if part is None else part.sum(1) for part in (self.missing, self.given))
+        size = self.x.shape[1]
+        return replace(losses, t=(losses.t - given) * size // (size - missing - given))
 
     @property
     def share_scored(self) -> float:

@@ -1,13 +1,12 @@
 """Sequences of any length, as strings, for masked models: rows of tokens, those of similar lengths together."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Int, Integer
 
-from ardm.codec.windows import Canvas, cut, windows
 from ardm.errors import DataError
 from ardm.library.items import Items, Rows, places
 from ardm.masked.tokens import HIDDEN, Tokens, Vocabulary
@@ -16,10 +15,29 @@ from ardm.names import Shape
 
 MAX_PADDING = 0.2
 """Rows share a shape if the shortest lacks at most this share of the longest."""
+CONTEXT_PART = 4
+"""A window of a long sequence is given at least one part in so many of itself from the text before."""
 PADDING = -1
 """Stands for no token at the end of rows in arrays of encoded sequences."""
 Piece = tuple[int, np.ndarray, np.ndarray]
 """A sequence, or a window of it: its number, its tokens, and which of them are given."""
+
+
+def windows(size: int, window: int) -> Iterator[tuple[int, int, int]]:
+    """The windows of a longer sequence: where each starts, what the ones before have scored, and where it stops.
+
+    Every window but the first is given the end of the text before it, at least a quarter of a window.
+
+    >>> from ardm.library.sequences import windows
+    >>> list(windows(20, 8))
+    [(0, 0, 8), (6, 8, 14), (12, 14, 20)]
+    """
+    done = 0
+    while done < size:
+        start = max(0, min(done - window // CONTEXT_PART, size - window))
+        stop = min(start + window, size)
+        yield start, done, stop
+        done = stop
 
 
 class SequenceItems(Items):
@@ -40,7 +58,7 @@ class SequenceItems(Items):
         for text in texts:
             if not isinstance(text, str):
                 raise DataError(f"a sequence is a str, got {type(text).__name__}")
-        return [str(text) for text in texts]
+        return texts
 
     def encode(self, text: str, name: str = "the sequence") -> Int[np.ndarray, "n"]:
         """The tokens of a text, none of them hidden."""
@@ -78,13 +96,11 @@ class SequenceItems(Items):
         if len(ids) <= self.window:
             yield owner, ids, np.isin(ids, self._special)
             return
-        canvas = Canvas(values=ids)
-        for window in windows(ids.shape, (self.window,)):
-            item = cut(canvas, window, (self.window,))
-            size = int((~item.absent).sum())
-            given = item.given[:size] | np.isin(item.x[:size], self._special)
+        for start, done, stop in windows(len(ids), self.window):
+            part = ids[start:stop]
+            given = (np.arange(start, stop) < done) | np.isin(part, self._special)
             if not given.all():
-                yield owner, item.x[:size], given
+                yield owner, part, given
 
     def _bucket(self, pieces: Sequence[Piece]) -> Rows:
         owners, ids, marks = zip(*sorted(pieces, key=lambda piece: piece[0]), strict=True)

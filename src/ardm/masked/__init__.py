@@ -4,7 +4,7 @@ from pathlib import Path
 
 PREFIX = "hf:"
 FACTS_FILE = "ardm.json"
-"""In a folder of a masked model that ardm wrote."""
+"""The file with ardm's own facts in a folder that it wrote."""
 
 
 def is_masked(source: str | Path) -> bool:

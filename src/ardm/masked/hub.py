@@ -46,11 +46,14 @@ class Pretrained:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def load_pretrained(source: str | Path, *, trust_remote_code: bool = False, pickled: bool = False) -> Pretrained:
+def load_pretrained(
+    source: str | Path, *, trust_remote_code: bool = False, pickled: bool = False, tokenizer: str | Path | None = None
+) -> Pretrained:
     """The masked model of `hf:FOLDER` or `hf:OWNER/NAME`.
 
     Code that comes with a model runs only with `trust_remote_code`. Weights are read from safetensors; with `pickled`
-    those of pytorch_model.bin may be read too, by a reader that makes nothing but tensors.
+    those of pytorch_model.bin may be read too, by a reader that makes nothing but tensors. `tokenizer` is the folder or
+    name of another model whose tokenizer serves, as GPT-2's does for MDLM.
     """
     name = str(source).removeprefix(PREFIX)
     transformers = _transformers()
@@ -63,9 +66,10 @@ def load_pretrained(source: str | Path, *, trust_remote_code: bool = False, pick
         _check_masked(transformers, config, name)
         how: dict[str, Any] = {"use_safetensors": None if pickled else True, "weights_only": True}
         network = _network(transformers, config, name, trust_remote_code, how)
-        tokenizer = _tokenizer(transformers, name, trust_remote_code, facts)
+        source_of_tokens = name if tokenizer is None else str(tokenizer).removeprefix(PREFIX)
+        own = _tokenizer(transformers, source_of_tokens, trust_remote_code, facts if tokenizer is None else {})
     network.eval()
-    return Pretrained(network=network, tokenizer=tokenizer, facts=facts)
+    return Pretrained(network=network, tokenizer=own, facts=facts)
 
 
 def save_pretrained(folder: Path, network: nn.Module, tokenizer: Any, facts: dict[str, Any]) -> None:

@@ -18,8 +18,14 @@ TIMES = ("timesteps", "timestep", "time", "t", "sigma")
 SHIFTED = ("dream",)
 """Types of models whose logits at a place are those of the next token."""
 PROBE_LENGTH = 6
+"""Usual number of tokens of the sequences on which a network is tried."""
 Time = Callable[[Float[Tensor, "B"]], Tensor]
 """The time that a network is given for the share of tokens that are hidden."""
+
+
+def as_it_is(share: Float[Tensor, "B"]) -> Float[Tensor, "B"]:
+    """The share itself as the time."""
+    return share
 
 
 class MaskedNetwork(nn.Module):
@@ -40,7 +46,7 @@ class MaskedNetwork(nn.Module):
         *,
         is_shifted: bool = False,
         time: str | None = None,
-        time_of: Time = lambda share: share,
+        time_of: Time = as_it_is,
     ) -> None:
         super().__init__()
         if is_shifted and not tokens.start:
@@ -88,7 +94,7 @@ class MaskedNetwork(nn.Module):
         return logits.index_fill_(-1, self.excluded, float("-inf"))  # a copy takes long where there are many tokens
 
     def _may_overwrite(self, logits: Tensor) -> bool:
-        """Whether logits are no part of the weights, and each of their numbers stands for one logit only."""
+        """Whether logits may be changed in place: they share no memory with the weights or with each other."""
         weights = chain(self.network.parameters(), self.network.buffers())
         stored = (tensor.untyped_storage().data_ptr() for tensor in weights)
         return 0 not in logits.stride() and logits.untyped_storage().data_ptr() not in stored
@@ -161,7 +167,7 @@ def logits_of(outputs: Any) -> Tensor:
 
 
 @torch.no_grad()
-def probed_classes(network: MaskedNetwork) -> int:
+def probed_classes(network: MaskedNetwork, length: int = PROBE_LENGTH) -> int:
     """The number of logits that a network gives for a token; a NetworkError for one that is no masked model.
 
     It is tried on two short sequences of random tokens, once with another last token and once with another first one.
@@ -171,7 +177,7 @@ def probed_classes(network: MaskedNetwork) -> int:
     if len(ordinary) < 2:
         raise UsageError(f"expected at least two tokens that are not special, got {len(ordinary)}")
     generator = torch.Generator().manual_seed(0)
-    base = ordinary[torch.randint(len(ordinary), (PROBE_LENGTH,), generator=generator)]
+    base = ordinary[torch.randint(len(ordinary), (length,), generator=generator)]
     others = [base.clone() for _ in range(2)]
     for row, place in zip(others, (-1, 0), strict=True):
         row[place] = ordinary[(ordinary == row[place]).nonzero()[0, 0] - 1]
@@ -181,9 +187,9 @@ def probed_classes(network: MaskedNetwork) -> int:
     if logits.ndim != 3 or logits.shape[:2] != ids.shape:
         came = tuple(logits.shape)
         raise NetworkError(f"the network returned logits of shape {came} for tokens of shape {tuple(ids.shape)}")
-    first, last = len(tokens.start), len(tokens.start) + PROBE_LENGTH - 1
+    first, last = len(tokens.start), len(tokens.start) + length - 1
     sees_back = not torch.equal(logits[0, last], logits[2, last])
-    if sees_back and torch.equal(logits[0, first:last], logits[1, first:last]):
+    if length > 1 and sees_back and torch.allclose(logits[0, first:last], logits[1, first:last], rtol=1e-6, atol=1e-9):
         raise NetworkError(
             "this is a causal language model: it sees only what stands before a token; give a masked one"
         )
@@ -206,7 +212,7 @@ def _tried(network: MaskedNetwork, ids: Int[Tensor, "B L"]) -> Tensor:
     except (IndexError, RuntimeError, TypeError) as error:
         reason = str(error).splitlines()[0]
         fit = f"the tokenizer does not fit: the network cannot be called with its {len(network.tokens.names)} tokens"
-        raise NetworkError(f"{fit}: {reason}") from None
+        raise NetworkError(f"{fit}: {reason}; a network of one length only needs length= and window=") from None
     finally:
         for module in training:
             module.training = True

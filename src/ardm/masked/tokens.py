@@ -23,13 +23,13 @@ SMILES = (
 PATTERNS = {"letters": r".", "smiles": SMILES}
 """Ways to split a text into tokens, by name."""
 RESERVED = re.compile(
-    r"\[unused\d+\]|<unused\d+>|<null_\d+>|madeupword\d+|<extra_id_\d+>|<\|reserved_special_token_\d+\|>"
+    r"\[unused\d+\]|<unused\d+>|<null_\d+>|madeupword\d+|<extra_id_\d+>|<\|reserved_(special_)?token_\d+\|>"
 )
 """Tokens that no text can give: places kept free in a vocabulary."""
 AMINO_ACIDS, BASES = frozenset("ACDEFGHIKLMNPQRSTVWY"), frozenset("ACGTUN")
 STARTS, ENDS = ("[CLS]", "<cls>", "<s>", "<bos>"), ("[SEP]", "<eos>", "</s>")
 MAX_BEYOND = 1024
-"""Most numbers between the last token of a tokenizer and a mask that it does not know."""
+"""How far beyond the tokens of a tokenizer the number of a mask may lie."""
 MASKS, PADS, UNKNOWNS = ("[MASK]", "<mask>"), ("[PAD]", "<pad>"), ("[UNK]", "<unk>")
 SPECIALS = (*STARTS, *ENDS, *MASKS, *PADS, *UNKNOWNS)
 
@@ -134,6 +134,9 @@ class Vocabulary:
     def __post_init__(self) -> None:
         object.__setattr__(self, "tokens", tuple(self.tokens))
         object.__setattr__(self, "special", tuple(self.special))
+        if len(self._numbers) < len(self.tokens):
+            twice = next(token for number, token in enumerate(self.tokens) if self._numbers[token] != number)
+            raise UsageError(f"the tokens of a vocabulary must differ, but there are two of {twice!r}")
 
     @classmethod
     def from_file(cls, path: str | Path, pattern: str | None = None) -> "Vocabulary":
@@ -255,7 +258,7 @@ def no_mask() -> CheckpointError:
 
 
 def check_mask(mask_id: int, num_tokens: int) -> None:
-    """Raise a UsageError unless a mask is one of so many tokens."""
+    """Raise a UsageError unless a mask is the number of a token."""
     if not 0 <= mask_id < num_tokens:
         raise UsageError(f"the mask must be one of the tokens 0..{num_tokens - 1}, got mask_id={mask_id}")
 
@@ -297,7 +300,8 @@ def _of_transformers(tokenizer: Any, pattern: str | None, mask_id: int | None) -
     check_mask(mask, len(names) + MAX_BEYOND)
     names += [f"<unused{number}>" for number in beyond]
     reserved = {number for number, name in enumerate(names) if RESERVED.fullmatch(name)}
-    special = {*tokenizer.all_special_ids, mask} | reserved
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    special = {*tokenizer.all_special_ids, mask, *(i for i, token in added.items() if token.special)} | reserved
     ordinary = [name for number, name in enumerate(names) if number not in special]
     if not ordinary:
         raise CheckpointError("the tokenizer has no token but special ones; its vocabulary is missing or empty")
