@@ -108,8 +108,8 @@ def multiply(x, factor):
 
 @kernel
 @no_type_check
-def rotate(x, cos, sin, scale, out):
-    """out = pairs of channels of x (B, D, H, C) turned by the angles of their position, rescaled to +-127."""
+def rotate(x, cos, sin, scale, limit, out):
+    """out = pairs of channels of x (B, D, H, C) turned by the angles of their position, rescaled to +-limit."""
     batch, length, heads, channels = x.shape
     half = channels // 2
     for b in range(batch):
@@ -120,8 +120,8 @@ def rotate(x, cos, sin, scale, out):
                     first, second = np.int32(row[c]), np.int32(row[half + c])
                     y = np.rint(np.float64(first * cos[d, c] - second * sin[d, c]) * scale)
                     z = np.rint(np.float64(first * sin[d, c] + second * cos[d, c]) * scale)
-                    turned[c] = np.int8(min(max(y, -127.0), 127.0))
-                    turned[half + c] = np.int8(min(max(z, -127.0), 127.0))
+                    turned[c] = np.int8(min(max(y, -limit), limit))
+                    turned[half + c] = np.int8(min(max(z, -limit), limit))
 
 
 @kernel
@@ -165,6 +165,80 @@ def attention_means(sums, totals, scale, out):
             means[d] = np.int8(min(max(y, -127.0), 127.0))
         for d in range(length):
             out[d, c] = means[d]
+
+
+@kernel
+@no_type_check
+def visible_weights(scores, number, exponential, scale, halves, totals):
+    """`attention_weights` of H heads of G rows, which see the first number[i] + 1 columns of int32 scores (H, G, M)."""
+    heads, rows, length = scores.shape
+    last = np.float32(len(exponential) - 1)
+    weights = np.empty(length, np.int32)
+    for h in range(heads):
+        for i in range(rows):
+            row, high, low = scores[h, i], halves[h, i], halves[h, rows + i]
+            visible = number[i] + 1
+            peak = row[0]
+            for j in range(visible):
+                peak = max(peak, row[j])
+            for j in range(visible):
+                weights[j] = np.int32(min(np.rint(np.float32(peak - row[j]) * scale), last))
+            for j in range(visible):  # only this loop is not vectorised
+                weights[j] = exponential[weights[j]]
+            total = np.int32(0)
+            for j in range(visible):
+                total += weights[j]
+                high[j] = np.int8(weights[j] >> 6)
+                low[j] = np.int8(weights[j] & 63)
+            high[visible:] = 0
+            low[visible:] = 0
+            totals[h, i] = total
+
+
+@kernel
+@no_type_check
+def visible_means(sums, totals, scale, out):
+    """`attention_means` of H heads: sums (H, C, 2 G), totals (H, G), scale (H, C), out (G, H, C)."""
+    heads, channels, _ = sums.shape
+    rows = len(out)
+    for h in range(heads):
+        for c in range(channels):
+            for i in range(rows):
+                total = np.float64(64 * sums[h, c, i] + sums[h, c, rows + i])
+                y = np.rint(total / totals[h, i] * scale[h, c])
+                out[i, h, c] = np.int8(min(max(y, -127.0), 127.0))
+
+
+@kernel
+@no_type_check
+def remember(item, number, key, value, keys, values):
+    """Write key and value (R, H, C) of new rows to the memories of their items, (B, H, M, C) and (B, H, C, M)."""
+    rows, heads, channels = key.shape
+    for i in range(rows):
+        b, m = item[i], number[i]
+        for h in range(heads):
+            for c in range(channels):
+                keys[b, h, m, c] = key[i, h, c]
+                values[b, h, c, m] = value[i, h, c]
+
+
+@kernel
+@no_type_check
+def depthwise_before(seen, item, taps, weight, scale, out):
+    """out = the convolution of the rows taps (R, K) of seen (B, M, C) with weight (K, C), rescaled to +-127."""
+    rows, size = taps.shape
+    channels = weight.shape[1]
+    total = np.empty(channels, np.int32)
+    for i in range(rows):
+        total[:] = 0
+        for k in range(size):
+            if taps[i, k] >= 0:
+                row, tap = seen[item[i], taps[i, k]], weight[k]
+                for c in range(channels):
+                    total[c] += np.int32(row[c]) * np.int32(tap[c])
+        for c in range(channels):
+            y = np.rint(np.float32(total[c]) * scale[c])
+            out[i, c] = np.int8(min(max(y, np.float32(-127)), np.float32(127)))
 
 
 @kernel

@@ -11,6 +11,7 @@ No product is followed by a floating-point sum, so that no compiler may contract
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
 
@@ -28,6 +29,10 @@ GATE_RANGE = 2048
 """The table of the logistic function has arguments from -GATE_RANGE to GATE_RANGE - 1."""
 GATE_ONE = 2**12
 """The logistic function in units of 2^-12, so that float32 holds the product of two values."""
+QUERY_ROWS = 128
+"""Rows whose attention a CPU computes together; the scores of more would leave its caches."""
+KEY_STEP = 64
+"""The number of rows of a memory that a product reads is a multiple of this: each new shape is compiled by oneDNN."""
 SQRT_HALF = float(np.float32(0.5**0.5))
 """1 / sqrt 2 rounded to float32."""
 
@@ -58,6 +63,27 @@ HeadScale = Float64[Tensor, "G O"]
 HeadBias = Int32[Tensor, "G O"]
 HeadOutputs = Int32[Tensor, "N O"]
 ChosenOutputs = Int32[Tensor, "B N O"]
+NewHeads = Int8[Tensor, "R H C"]
+Keys = Int8[Tensor, "B H M C"]
+KeptValues = Int8[Tensor, "B H C M"]
+Seen = Int16[Tensor, "B M F"]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where new rows stand in the memories of their items; those of an item are neighbours, by rising number."""
+
+    item: Int[Tensor, "R"]
+    number: Int[Tensor, "R"]
+    """Their numbers among the rows of their item. A row sees those up to its own."""
+    taps: Int[Tensor, "R K"]
+    """The rows that the convolution sees, the row itself last; -1 where there is none."""
+
+    def runs(self) -> list[tuple[int, int, int]]:
+        """The item of each run of rows, and the run's first row and its end."""
+        items, counts = self.item.unique_consecutive(return_counts=True)
+        ends: list[int] = counts.cumsum(0).tolist()
+        return list(zip(items.tolist(), [0, *ends], ends, strict=False))
 
 
 class Operations(ABC):
@@ -72,6 +98,29 @@ class Operations(ABC):
         self, query: Queries, key: Heads, value: Heads, exponential: Table, score_scale: ScoreScale, scale: MeanScale
     ) -> Queries:
         """Means of values rescaled to +-127, weighted by a table of each score's distance to the largest score."""
+
+    @abstractmethod
+    def attend_visible(
+        self,
+        query: NewHeads,
+        keys: Keys,
+        values: KeptValues,
+        places: Places,
+        exponential: Table,
+        score_scale: ScoreScale,
+        scale: MeanScale,
+    ) -> NewHeads:
+        """`attend` for rows that see those of their item up to their own number in its memory."""
+
+    def remember(self, keys: Keys, values: KeptValues, places: Places, key: NewHeads, value: NewHeads) -> None:
+        """Write the keys and values of new rows to the memories of their items."""
+        keys[places.item, :, places.number] = key
+        values[places.item, :, :, places.number] = value
+
+    def depthwise_before(self, seen: Seen, places: Places, weight: Taps, scale: Scale) -> Activations:
+        """The convolution of each row's taps, rows of its item's memory, rescaled to +-127; a tap of -1 is zero."""
+        rows = F.pad(seen, (0, 0, 0, 1))[places.item[:, None], places.taps].int()
+        return self.rescale((rows * weight[0].int()).sum(1, dtype=torch.int32), scale, -127)
 
     def activations(self, x: Bytes, weight: Weight, scale: Scale, low: int) -> Activations:
         """x weight^T times the scale of each channel, clamped to low..127."""
@@ -126,12 +175,12 @@ class Operations(ABC):
         """x / sqrt 2; x may be overwritten."""
         return (x.float() * SQRT_HALF).round().int()
 
-    def rotate(self, x: Int16[Tensor, "B D H C"], cos: Angles, sin: Angles, scale: Number) -> Heads:
-        """Pairs (first half, second half of the channels) turned by the angles of their position, rescaled to +-127."""
+    def rotate(self, x: Int16[Tensor, "B D H C"], cos: Angles, sin: Angles, scale: Number, limit: int = 127) -> Heads:
+        """Pairs (first half, second half of the channels) turned by the angles of their position, within +-limit."""
         first, second = x.int().chunk(2, dim=-1)
         cos, sin = cos.int()[:, None], sin.int()[:, None]
         turned = torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
-        return (turned.double() * scale).round().clamp(-127, 127).to(torch.int8)
+        return (turned.double() * scale).round().clamp(-limit, limit).to(torch.int8)
 
     def embed(self, index: Int[Tensor, "N G"], table: Int32[Tensor, "G V C"]) -> Stream:
         """The sum over groups g of row index[:, g] of table[g]."""
@@ -162,6 +211,31 @@ class TorchOperations(Operations):
         high, low = ((part.to(self._dtype) @ value).double() for part in (weights >> 6, weights & 63))
         mean = (high * 64 + low) / weights.sum(-1, keepdim=True).double()
         return (mean * scale[:, None]).round().clamp(-127, 127).to(torch.int8).transpose(1, 2)
+
+    def attend_visible(
+        self,
+        query: NewHeads,
+        keys: Keys,
+        values: KeptValues,
+        places: Places,
+        exponential: Table,
+        score_scale: ScoreScale,
+        scale: MeanScale,
+    ) -> NewHeads:
+        """See `Operations`; one item after another."""
+        out = torch.empty_like(query)
+        for item, start, end in places.runs():
+            number = places.number[start:end]
+            length = int(number[-1]) + 1
+            hidden = torch.arange(length, device=number.device) > number[:, None]
+            key, value = keys[item, :, :length].to(self._dtype), values[item, :, :, :length].to(self._dtype)
+            scores = query[start:end].transpose(0, 1).to(self._dtype) @ key.mT  # (H, N, M)
+            scores = scores.masked_fill(hidden, -(2.0**24))
+            weights = self._attention_weights(scores, exponential, score_scale).masked_fill(hidden, 0)
+            high, low = ((part.to(self._dtype) @ value.mT).double() for part in (weights >> 6, weights & 63))
+            mean = (high * 64 + low) / weights.sum(-1, keepdim=True).double()
+            out[start:end] = (mean * scale[:, None]).round().clamp(-127, 127).to(torch.int8).transpose(0, 1)
+        return out
 
     def _attention_weights(self, scores: Tensor, exponential: Tensor, score_scale: Tensor) -> Int32[Tensor, "B H D E"]:
         distance = (scores.amax(-1, keepdim=True) - scores).float() * score_scale
@@ -229,8 +303,8 @@ class CompiledOperations(Operations):
         kernels.multiply(x.numpy(), np.float32(SQRT_HALF))
         return x
 
-    def rotate(self, x: Int16[Tensor, "B D H C"], cos: Angles, sin: Angles, scale: Number) -> Heads:
-        return _filled(torch.empty_like(x, dtype=torch.int8), kernels.rotate, x, cos, sin, float(scale))
+    def rotate(self, x: Int16[Tensor, "B D H C"], cos: Angles, sin: Angles, scale: Number, limit: int = 127) -> Heads:
+        return _filled(torch.empty_like(x, dtype=torch.int8), kernels.rotate, x, cos, sin, float(scale), float(limit))
 
     def attend(
         self, query: Queries, key: Heads, value: Heads, exponential: Table, score_scale: ScoreScale, scale: MeanScale
@@ -247,6 +321,48 @@ class CompiledOperations(Operations):
             # The weights, below 64, come second: see `layers.WEIGHT`.
             sums = torch._int_mm(values[b, h], halves[b, h].t()).numpy()
             kernels.attention_means(sums, totals[b, h].numpy(), scale[h].numpy(), out[b, :, h].numpy())
+        return out
+
+    def remember(self, keys: Keys, values: KeptValues, places: Places, key: NewHeads, value: NewHeads) -> None:
+        arrays = (x.numpy() for x in (places.item, places.number, key, value, keys, values))
+        kernels.remember(*arrays)
+
+    def depthwise_before(self, seen: Seen, places: Places, weight: Taps, scale: Scale) -> Activations:
+        out = seen.new_empty((len(places.item), seen.shape[-1]), dtype=torch.int8)
+        return _filled(out, kernels.depthwise_before, seen, places.item, places.taps, weight[0], scale)
+
+    def attend_visible(
+        self,
+        query: NewHeads,
+        keys: Keys,
+        values: KeptValues,
+        places: Places,
+        exponential: Table,
+        score_scale: ScoreScale,
+        scale: MeanScale,
+    ) -> NewHeads:
+        """See `Operations`; blocks of an item's rows, with rows of its memory up to a multiple of `KEY_STEP`.
+
+        Both keys and halves of weights are below 64: see `layers.WEIGHT`.
+        """
+        out, constants = torch.empty_like(query), (exponential.numpy(), np.float32(score_scale))
+        for item, first, last in places.runs():
+            for start in range(first, last, QUERY_ROWS):
+                end = min(start + QUERY_ROWS, last)
+                number = places.number[start:end]
+                length = min(-(-(int(number[-1]) + 1) // KEY_STEP) * KEY_STEP, keys.shape[2])
+                rows = query[start:end].transpose(0, 1).contiguous()
+                heads, count, channels = rows.shape
+                scores = torch.empty(heads, count, length, dtype=torch.int32)
+                halves = torch.empty(heads, 2 * count, length, dtype=torch.int8)
+                totals = torch.empty(heads, count, dtype=torch.float64)
+                sums = torch.empty(heads, channels, 2 * count, dtype=torch.int32)
+                for h in range(heads):
+                    torch._int_mm(rows[h], keys[item, h, :length].t(), out=scores[h])
+                kernels.visible_weights(scores.numpy(), number.numpy(), *constants, halves.numpy(), totals.numpy())
+                for h in range(heads):
+                    torch._int_mm(values[item, h, :, :length], halves[h].t(), out=sums[h])
+                kernels.visible_means(sums.numpy(), totals.numpy(), scale.numpy(), out[start:end].numpy())
         return out
 
     def embed(self, index: Int[Tensor, "N G"], table: Int32[Tensor, "G V C"]) -> Stream:
