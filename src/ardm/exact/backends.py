@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -41,7 +41,8 @@ def full_float32() -> Iterator[None]:
             torch.set_float32_matmul_precision(_PRECISIONS.pop())
 
 
-class Test(Protocol):
+@runtime_checkable
+class MachineTest(Protocol):
     """Inputs of a network, with the outputs that every machine must give for them."""
 
     def passes(self, core: nn.Module, ops: Operations) -> bool:
@@ -84,7 +85,7 @@ class SelfTest:
 
 
 @full_float32()
-def choose_operations(core: nn.Module, test: Test, device: torch.device) -> Operations:
+def choose_operations(core: nn.Module, test: MachineTest, device: torch.device) -> Operations:
     """The first of a device's backends with which a network passes its self-test."""
     available = available_operations(device)
     forced = os.environ.get(FORCED_OPERATIONS)
@@ -100,7 +101,7 @@ def choose_operations(core: nn.Module, test: Test, device: torch.device) -> Oper
 
 
 @torch.no_grad()
-def _failure(core: nn.Module, test: Test, ops: Operations) -> str | None:
+def _failure(core: nn.Module, test: MachineTest, ops: Operations) -> str | None:
     """How a backend fails the self-test, in one line; None if it passes.
 
     Another backend may work after any error; a RuntimeError, as for a missing operation, gives no warning.

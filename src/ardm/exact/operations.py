@@ -237,7 +237,7 @@ class TorchOperations(Operations):
             out[start:end] = (mean * scale[:, None]).round().clamp(-127, 127).to(torch.int8).transpose(0, 1)
         return out
 
-    def _attention_weights(self, scores: Tensor, exponential: Tensor, score_scale: Tensor) -> Int32[Tensor, "B H D E"]:
+    def _attention_weights(self, scores: Tensor, exponential: Tensor, score_scale: Tensor) -> Int32[Tensor, "*B D E"]:
         distance = (scores.amax(-1, keepdim=True) - scores).float() * score_scale
         return exponential[distance.round().clamp(max=len(exponential) - 1).long()]
 
