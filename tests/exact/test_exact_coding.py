@@ -192,8 +192,8 @@ def test_operations_agree_on_extreme_integers(generator):
     item, number = torch.tensor([0, 0, 2, 2, 2]), torch.tensor([69, 70, 0, 1, 2])
     taps = torch.stack([torch.tensor([-1, -1, -1, 0, 0]), number], dim=1)
     places = Places(item, number, taps)
-    query, keys = integers((5, 2, 88), 127, torch.int8), integers((3, 2, 128, 88), 63, torch.int8)
-    values, seen = integers((3, 2, 88, 128), 127, torch.int8), integers((3, 128, 40), 2047, torch.int16)
+    query, keys = integers((5, 2, 88), 127, torch.int8), integers((3, 2, 88, 128), 63, torch.int8)
+    values, seen = integers((3, 2, 128, 96), 127, torch.int8), integers((3, 128, 40), 2047, torch.int16)
     key, value = integers((5, 2, 88), 63, torch.int8), integers((5, 2, 88), 127, torch.int8)
     weight, scale = integers((1, 2, 40), 127, torch.int8), torch.rand(40, generator=generator) * 1e-3
     table = torch.arange(4095, -1, -7, dtype=torch.int32)
@@ -213,14 +213,14 @@ def test_invisible_rows_make_no_difference(generator):
     item, number = torch.tensor([0, 0]), torch.tensor([3, 4])
     places = Places(item, number, number[:, None])
     query = torch.full((2, 1, 8), 127, dtype=torch.int8)
-    keys = torch.randint(-63, 30, (1, 1, 64, 8), generator=generator).to(torch.int8)
-    values = torch.randint(-127, 128, (1, 1, 8, 64), generator=generator).to(torch.int8)
+    keys = torch.randint(-63, 30, (1, 1, 8, 64), generator=generator).to(torch.int8)
+    values = torch.randint(-127, 128, (1, 1, 64, 32), generator=generator).to(torch.int8)
     table = torch.arange(4095, -1, -7, dtype=torch.int32)
     constants = (table, torch.tensor(0.05), torch.ones(1, 8, dtype=torch.float64))
     for ops in available_operations(CPU).values():
         expected = ops.attend_visible(query, keys, values, places, *constants)
         others = keys.clone()
-        others[:, :, 5:] = 63
+        others[..., 5:] = 63
         assert torch.equal(ops.attend_visible(query, others, values, places, *constants), expected)
 
 

@@ -30,6 +30,7 @@ from ardm.exact.layers import (
 )
 from ardm.exact.operations import Operations, Places
 from ardm.exact.transformer import ANGLE_ONE, ExactAttention, ExactEmbedding, exponential_table, require_exponential
+from ardm.exact.vector_product import TILE_COLUMNS
 
 TURN_BITS = 32
 """Angles are in units of 2^-32 of a turn."""
@@ -183,25 +184,26 @@ class ExactTurns(ExactLayer):
 class LayerMemory:
     """What one layer keeps of the rows of each item."""
 
-    keys: Int8[Tensor, "B H M E"]
-    values: Int8[Tensor, "B H E M"]
+    keys: Int8[Tensor, "B H E M"]
+    values: Int8[Tensor, "B H M E1"]
+    """With channels up to a multiple of a tile's columns."""
     seen: Int16[Tensor, "B M C"]
     """What the convolution sees."""
 
     def taken(self, rows: Int[Tensor, "B N"]) -> "LayerMemory":
         """The memory of some rows of each item."""
-        keys = self.keys.take_along_dim(rows[:, None, :, None], 2)
-        values = self.values.take_along_dim(rows[:, None, None, :], 3)
+        keys = self.keys.take_along_dim(rows[:, None, None, :], 3)
+        values = self.values.take_along_dim(rows[:, None, :, None], 2)
         return LayerMemory(
             keys, values, self.seen.take_along_dim(rows[..., None], 1) if self.seen.numel() else self.seen
         )
 
     def grown(self, capacity: int) -> "LayerMemory":
         """The memory with room for more rows."""
-        more = capacity - self.keys.shape[2]
+        more = capacity - self.values.shape[2]
         pad = nn.functional.pad
         return LayerMemory(
-            pad(self.keys, (0, 0, 0, more)), pad(self.values, (0, more)), pad(self.seen, (0, 0, 0, more))
+            pad(self.keys, (0, more)), pad(self.values, (0, 0, 0, more)), pad(self.seen, (0, 0, 0, more))
         )
 
 
@@ -226,8 +228,8 @@ class ExactMemory:
 
         self.layers = [
             LayerMemory(
-                keys=zeros(heads, self.capacity, size, dtype=torch.int8),
-                values=zeros(heads, size, self.capacity, dtype=torch.int8),
+                keys=zeros(heads, size, self.capacity, dtype=torch.int8),
+                values=zeros(heads, self.capacity, -(-size // TILE_COLUMNS) * TILE_COLUMNS, dtype=torch.int8),
                 seen=zeros(self.capacity, width, dtype=torch.int16),
             )
             for _ in range(config.num_layers)

@@ -8,6 +8,7 @@ from typing import no_type_check
 
 import numpy as np
 
+from ardm.exact.vector_product import TILE_COLUMNS, TILE_ROWS, tile_product
 from ardm.runtime.jit import compiled
 
 kernel = compiled(nogil=True, error_model="numpy")
@@ -169,57 +170,87 @@ def attention_means(sums, totals, scale, out):
 
 @kernel
 @no_type_check
-def visible_weights(scores, number, exponential, scale, halves, totals):
-    """`attention_weights` of H heads of G rows, which see the first number[i] + 1 columns of int32 scores (H, G, M)."""
-    heads, rows, length = scores.shape
-    last = np.float32(len(exponential) - 1)
-    weights = np.empty(length, np.int32)
-    for h in range(heads):
-        for i in range(rows):
-            row, high, low = scores[h, i], halves[h, i], halves[h, rows + i]
-            visible = number[i] + 1
-            peak = row[0]
-            for j in range(visible):
-                peak = max(peak, row[j])
-            for j in range(visible):
-                weights[j] = np.int32(min(np.rint(np.float32(peak - row[j]) * scale), last))
-            for j in range(visible):  # only this loop is not vectorised
-                weights[j] = exponential[weights[j]]
-            total = np.int32(0)
-            for j in range(visible):
-                total += weights[j]
-                high[j] = np.int8(weights[j] >> 6)
-                low[j] = np.int8(weights[j] & 63)
-            high[visible:] = 0
-            low[visible:] = 0
-            totals[h, i] = total
+def attend_visible(query, keys, values, blocks, number, exponential, score_scale, scale, out):
+    """Attention of rows (R, H, C) to their item's rows up to their own number; keys (B, H, C, M), values (B, H, M, C').
+
+    `blocks` are runs of rows of one item: item, first row, end, and the rows that the last one sees.
+    """
+    heads, channels = query.shape[1:]
+    most = np.int64(0)
+    for block in range(len(blocks)):
+        most = max(most, blocks[block, 2] - blocks[block, 1])
+    rows = (most + TILE_ROWS - 1) // TILE_ROWS * TILE_ROWS
+    capacity, padded = keys.shape[3], values.shape[3]
+    queries, scores = np.zeros((rows, channels), np.int16), np.empty((rows, capacity), np.int32)
+    weights, totals = np.zeros((rows, capacity), np.int16), np.empty(rows)
+    sums = np.empty((rows, padded), np.int32)
+    for block in range(len(blocks)):
+        item, start, end, seen = blocks[block]
+        count, length = end - start, (seen + TILE_COLUMNS - 1) // TILE_COLUMNS * TILE_COLUMNS
+        for h in range(heads):
+            for i in range(count):
+                for c in range(channels):
+                    queries[i, c] = query[start + i, h, c]
+            multiply_tiles(queries, keys[item, h], count, channels, length, scores)
+            for i in range(count):
+                totals[i] = visible_weights(
+                    scores[i], number[start + i] + 1, length, exponential, score_scale, weights[i]
+                )
+            multiply_tiles(weights, values[item, h], count, length, padded, sums)
+            for i in range(count):
+                row, total = out[start + i, h], totals[i]
+                for c in range(channels):
+                    y = np.rint(np.float64(sums[i, c]) / total * scale[h, c])
+                    row[c] = np.int8(min(max(y, -127.0), 127.0))
 
 
 @kernel
 @no_type_check
-def visible_means(sums, totals, scale, out):
-    """`attention_means` of H heads: sums (H, C, 2 G), totals (H, G), scale (H, C), out (G, H, C)."""
-    heads, channels, _ = sums.shape
-    rows = len(out)
-    for h in range(heads):
-        for c in range(channels):
-            for i in range(rows):
-                total = np.float64(64 * sums[h, c, i] + sums[h, c, rows + i])
-                y = np.rint(total / totals[h, i] * scale[h, c])
-                out[i, h, c] = np.int8(min(max(y, -127.0), 127.0))
+def multiply_tiles(x, y, rows, depth, columns, out):
+    """out = x y for the first rows of x (int16), their first `depth` columns, and the first columns of y (int8).
+
+    Rows are rounded up to whole tiles; `depth` is even, `columns` a multiple of a tile's.
+    """
+    x_at, y_at, out_at = np.int64(x.ctypes.data), np.int64(y.ctypes.data), np.int64(out.ctypes.data)
+    x_stride, y_stride, out_stride = x.shape[1], y.shape[1], out.shape[1]
+    for c in range(0, columns, TILE_COLUMNS):
+        for i in range(0, rows, TILE_ROWS):
+            place = out_at + 4 * (i * out_stride + c)
+            tile_product(x_at + 2 * i * x_stride, x_stride, y_at + c, y_stride, depth, place, out_stride)
+
+
+@kernel
+@no_type_check
+def visible_weights(scores, visible, length, exponential, scale, weights):
+    """Set the weights exponential[(peak - score) * scale, rounded] of visible scores, zero others; return their sum."""
+    last = np.float32(len(exponential) - 1)
+    peak = scores[0]
+    for j in range(visible):
+        peak = max(peak, scores[j])
+    for j in range(visible):
+        scores[j] = np.int32(min(np.rint(np.float32(peak - scores[j]) * scale), last))
+    for j in range(visible):  # only this loop is not vectorised
+        weights[j] = exponential[scores[j]]
+    for j in range(visible, length):
+        weights[j] = 0
+    total = np.int32(0)
+    for j in range(visible):
+        total += np.int32(weights[j])
+    return np.float64(total)
 
 
 @kernel
 @no_type_check
 def remember(item, number, key, value, keys, values):
-    """Write key and value (R, H, C) of new rows to the memories of their items, (B, H, M, C) and (B, H, C, M)."""
+    """Write key and value (R, H, C) of new rows to the memories of their items, (B, H, C, M) and (B, H, M, C')."""
     rows, heads, channels = key.shape
     for i in range(rows):
         b, m = item[i], number[i]
         for h in range(heads):
             for c in range(channels):
-                keys[b, h, m, c] = key[i, h, c]
-                values[b, h, c, m] = value[i, h, c]
+                keys[b, h, c, m] = key[i, h, c]
+            for c in range(channels):
+                values[b, h, m, c] = value[i, h, c]
 
 
 @kernel

@@ -29,10 +29,10 @@ GATE_RANGE = 2048
 """The table of the logistic function has arguments from -GATE_RANGE to GATE_RANGE - 1."""
 GATE_ONE = 2**12
 """The logistic function in units of 2^-12, so that float32 holds the product of two values."""
-QUERY_ROWS = 128
-"""Rows whose attention a CPU computes together; the scores of more would leave its caches."""
-KEY_STEP = 64
-"""The number of rows of a memory that a product reads is a multiple of this: each new shape is compiled by oneDNN."""
+MAX_SUMS = 2**21
+"""Sums of a product that a CPU computes before it rescales them; the caches would not hold more."""
+QUERY_ROWS = 64
+"""Rows of an item whose attention is computed together; the scores of more would leave a CPU's caches."""
 SQRT_HALF = float(np.float32(0.5**0.5))
 """1 / sqrt 2 rounded to float32."""
 
@@ -64,8 +64,8 @@ HeadBias = Int32[Tensor, "G O"]
 HeadOutputs = Int32[Tensor, "N O"]
 ChosenOutputs = Int32[Tensor, "B N O"]
 NewHeads = Int8[Tensor, "R H C"]
-Keys = Int8[Tensor, "B H M C"]
-KeptValues = Int8[Tensor, "B H C M"]
+Keys = Int8[Tensor, "B H C M"]
+KeptValues = Int8[Tensor, "B H M C1"]
 Seen = Int16[Tensor, "B M F"]
 
 
@@ -79,11 +79,17 @@ class Places:
     taps: Int[Tensor, "R K"]
     """The rows that the convolution sees, the row itself last; -1 where there is none."""
 
-    def runs(self) -> list[tuple[int, int, int]]:
-        """The item of each run of rows, and the run's first row and its end."""
+    @cached_property
+    def blocks(self) -> list[tuple[int, int, int, int]]:
+        """Runs of up to `QUERY_ROWS` rows of an item: the item, first row, end, and the rows that the last one sees."""
         items, counts = self.item.unique_consecutive(return_counts=True)
-        ends: list[int] = counts.cumsum(0).tolist()
-        return list(zip(items.tolist(), [0, *ends], ends, strict=False))
+        numbers, ends = self.number.tolist(), counts.cumsum(0).tolist()
+        blocks = []
+        for item, first, last in zip(items.tolist(), [0, *ends], ends, strict=False):
+            for start in range(first, last, QUERY_ROWS):
+                end = min(start + QUERY_ROWS, last)
+                blocks.append((item, start, end, numbers[end - 1] + 1))
+        return blocks
 
 
 class Operations(ABC):
@@ -113,9 +119,9 @@ class Operations(ABC):
         """`attend` for rows that see those of their item up to their own number in its memory."""
 
     def remember(self, keys: Keys, values: KeptValues, places: Places, key: NewHeads, value: NewHeads) -> None:
-        """Write the keys and values of new rows to the memories of their items."""
-        keys[places.item, :, places.number] = key
-        values[places.item, :, :, places.number] = value
+        """Write the keys and values of new rows to the memories of their items, whose values may have more channels."""
+        keys[places.item, :, :, places.number] = key
+        values[places.item, :, places.number, : value.shape[2]] = value
 
     def depthwise_before(self, seen: Seen, places: Places, weight: Taps, scale: Scale) -> Activations:
         """The convolution of each row's taps, rows of its item's memory, rescaled to +-127; a tap of -1 is zero."""
@@ -222,17 +228,16 @@ class TorchOperations(Operations):
         score_scale: ScoreScale,
         scale: MeanScale,
     ) -> NewHeads:
-        """See `Operations`; one item after another."""
-        out = torch.empty_like(query)
-        for item, start, end in places.runs():
+        """See `Operations`; one block of an item's rows after another."""
+        out, channels = torch.empty_like(query), query.shape[2]
+        for item, start, end, length in places.blocks:
             number = places.number[start:end]
-            length = int(number[-1]) + 1
             hidden = torch.arange(length, device=number.device) > number[:, None]
-            key, value = keys[item, :, :length].to(self._dtype), values[item, :, :, :length].to(self._dtype)
-            scores = query[start:end].transpose(0, 1).to(self._dtype) @ key.mT  # (H, N, M)
+            key, value = (x.to(self._dtype) for x in (keys[item, ..., :length], values[item, :, :length, :channels]))
+            scores = query[start:end].transpose(0, 1).to(self._dtype) @ key  # (H, N, M)
             scores = scores.masked_fill(hidden, -(2.0**24))
             weights = self._attention_weights(scores, exponential, score_scale).masked_fill(hidden, 0)
-            high, low = ((part.to(self._dtype) @ value.mT).double() for part in (weights >> 6, weights & 63))
+            high, low = ((part.to(self._dtype) @ value).double() for part in (weights >> 6, weights & 63))
             mean = (high * 64 + low) / weights.sum(-1, keepdim=True).double()
             out[start:end] = (mean * scale[:, None]).round().clamp(-127, 127).to(torch.int8).transpose(0, 1)
         return out
@@ -278,6 +283,20 @@ class CompiledOperations(Operations):
 
     def product(self, x: Bytes, weight: Weight) -> Sums:
         return torch._int_mm(x, weight.t())
+
+    def activations(self, x: Bytes, weight: Weight, scale: Scale, low: int) -> Activations:
+        parts = [super(CompiledOperations, self).activations(part, weight, scale, low) for part in _parts(x, weight)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def squared_activations(self, x: Bytes, weight: Weight, scale: Scale) -> Activations:
+        parts = [super(CompiledOperations, self).squared_activations(part, weight, scale) for part in _parts(x, weight)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def add_product(self, stream: Stream, x: Bytes, weight: Weight, scale: Scale) -> Stream:
+        parts = _parts(x, weight)
+        for rows, part in zip(stream.split(len(parts[0])), parts, strict=True):
+            self.add_rescaled(rows, self.product(part, weight), scale)
+        return stream
 
     def norm(self, x: Stream, gain: Number, limit: int) -> Words:
         return _filled(torch.empty_like(x, dtype=torch.int16), kernels.norm, x, float(gain), np.float32(limit))
@@ -341,28 +360,9 @@ class CompiledOperations(Operations):
         score_scale: ScoreScale,
         scale: MeanScale,
     ) -> NewHeads:
-        """See `Operations`; blocks of an item's rows, with rows of its memory up to a multiple of `KEY_STEP`.
-
-        Both keys and halves of weights are below 64: see `layers.WEIGHT`.
-        """
-        out, constants = torch.empty_like(query), (exponential.numpy(), np.float32(score_scale))
-        for item, first, last in places.runs():
-            for start in range(first, last, QUERY_ROWS):
-                end = min(start + QUERY_ROWS, last)
-                number = places.number[start:end]
-                length = min(-(-(int(number[-1]) + 1) // KEY_STEP) * KEY_STEP, keys.shape[2])
-                rows = query[start:end].transpose(0, 1).contiguous()
-                heads, count, channels = rows.shape
-                scores = torch.empty(heads, count, length, dtype=torch.int32)
-                halves = torch.empty(heads, 2 * count, length, dtype=torch.int8)
-                totals = torch.empty(heads, count, dtype=torch.float64)
-                sums = torch.empty(heads, channels, 2 * count, dtype=torch.int32)
-                for h in range(heads):
-                    torch._int_mm(rows[h], keys[item, h, :length].t(), out=scores[h])
-                kernels.visible_weights(scores.numpy(), number.numpy(), *constants, halves.numpy(), totals.numpy())
-                for h in range(heads):
-                    torch._int_mm(values[item, h, :, :length], halves[h].t(), out=sums[h])
-                kernels.visible_means(sums.numpy(), totals.numpy(), scale.numpy(), out[start:end].numpy())
+        out, constants = torch.empty_like(query), (exponential.numpy(), np.float32(score_scale), scale.numpy())
+        blocks, number = np.array(places.blocks), places.number.numpy()
+        kernels.attend_visible(query.numpy(), keys.numpy(), values.numpy(), blocks, number, *constants, out.numpy())
         return out
 
     def embed(self, index: Int[Tensor, "N G"], table: Int32[Tensor, "G V C"]) -> Stream:
@@ -377,6 +377,11 @@ def _filled(out: Tensor, kernel: Callable[..., None], *arguments: object) -> Ten
     """The tensor `out`, filled by a kernel that takes it last."""
     kernel(*(x.numpy() if isinstance(x, Tensor) else x for x in (*arguments, out)))
     return out
+
+
+def _parts(x: Bytes, weight: Weight) -> tuple[Bytes, ...]:
+    """The rows in parts whose sums stay in a CPU's caches."""
+    return x.split(max(1, MAX_SUMS // len(weight)))
 
 
 def int8_product(x: Bytes, weight: Weight) -> Sums:
