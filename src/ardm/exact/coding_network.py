@@ -60,7 +60,7 @@ class CodingTest:
 
 def in_calls(core: ExactCodingTransformer, x: Int[Tensor, "B T"], length: int, ops: Operations) -> Tensor:
     """The outputs of texts in strands of a length, with a call for every place."""
-    memory, outputs = core.new_memory(len(x)), []
+    memory, outputs = core.new_memory(len(x), x.shape[1]), []
     calls = strand_calls(x.shape[1], x.shape[1], length, x.device)
     for call in calls:
         before = torch.where(call.num_before > 0, x[:, (call.positions - 1).clamp(min=0)], core.start)

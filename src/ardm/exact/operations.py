@@ -294,6 +294,8 @@ class CompiledOperations(Operations):
 
     def add_product(self, stream: Stream, x: Bytes, weight: Weight, scale: Scale) -> Stream:
         parts = _parts(x, weight)
+        if len(parts) == 1:
+            return self.add_rescaled(stream, self.product(x, weight), scale)
         for rows, part in zip(stream.split(len(parts[0])), parts, strict=True):
             self.add_rescaled(rows, self.product(part, weight), scale)
         return stream
@@ -381,7 +383,8 @@ def _filled(out: Tensor, kernel: Callable[..., None], *arguments: object) -> Ten
 
 def _parts(x: Bytes, weight: Weight) -> tuple[Bytes, ...]:
     """The rows in parts whose sums stay in a CPU's caches."""
-    return x.split(max(1, MAX_SUMS // len(weight)))
+    size = max(1, MAX_SUMS // len(weight))
+    return (x,) if len(x) <= size else x.split(size)
 
 
 def int8_product(x: Bytes, weight: Weight) -> Sums:
