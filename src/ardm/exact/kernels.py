@@ -241,16 +241,24 @@ def visible_weights(scores, visible, length, exponential, scale, weights):
 
 @kernel
 @no_type_check
-def remember(item, number, key, value, keys, values):
-    """Write key and value (R, H, C) of new rows to the memories of their items, (B, H, C, M) and (B, H, M, C')."""
-    rows, heads, channels = key.shape
-    for i in range(rows):
-        b, m = item[i], number[i]
+def remember(blocks, number, key, value, keys, values):
+    """Write key and value (R, H, C) of new rows to the memories of their items, (B, H, C, M) and (B, H, M, C').
+
+    `blocks` are those of `attend_visible`. The rows of an item have numbers that follow each other.
+    """
+    heads, channels = key.shape[1:]
+    for block in range(len(blocks)):
+        item, start, end, _ = blocks[block]
+        first = number[start]
         for h in range(heads):
             for c in range(channels):
-                keys[b, h, c, m] = key[i, h, c]
-            for c in range(channels):
-                values[b, h, m, c] = value[i, h, c]
+                column = keys[item, h, c]
+                for i in range(start, end):
+                    column[first + i - start] = key[i, h, c]
+            for i in range(start, end):
+                row, new = values[item, h, first + i - start], value[i, h]
+                for c in range(channels):
+                    row[c] = new[c]
 
 
 @kernel

@@ -18,7 +18,7 @@ from types import ModuleType
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float32, Float64, Int, Int8, Int16, Int32, Shaped
+from jaxtyping import Float32, Float64, Int, Int8, Int16, Int32, Int64, Shaped
 from torch import Tensor
 
 from ardm.exact import kernels
@@ -80,7 +80,7 @@ class Places:
     """The rows that the convolution sees, the row itself last; -1 where there is none."""
 
     @cached_property
-    def blocks(self) -> list[tuple[int, int, int, int]]:
+    def blocks(self) -> Int64[np.ndarray, "N 4"]:
         """Runs of up to `QUERY_ROWS` rows of an item: the item, first row, end, and the rows that the last one sees."""
         items, counts = self.item.unique_consecutive(return_counts=True)
         numbers, ends = self.number.tolist(), counts.cumsum(0).tolist()
@@ -89,7 +89,7 @@ class Places:
             for start in range(first, last, QUERY_ROWS):
                 end = min(start + QUERY_ROWS, last)
                 blocks.append((item, start, end, numbers[end - 1] + 1))
-        return blocks
+        return np.array(blocks, dtype=np.int64)
 
 
 class Operations(ABC):
@@ -230,7 +230,7 @@ class TorchOperations(Operations):
     ) -> NewHeads:
         """See `Operations`; one block of an item's rows after another."""
         out, channels = torch.empty_like(query), query.shape[2]
-        for item, start, end, length in places.blocks:
+        for item, start, end, length in places.blocks.tolist():
             number = places.number[start:end]
             hidden = torch.arange(length, device=number.device) > number[:, None]
             key, value = (x.to(self._dtype) for x in (keys[item, ..., :length], values[item, :, :length, :channels]))
@@ -345,8 +345,8 @@ class CompiledOperations(Operations):
         return out
 
     def remember(self, keys: Keys, values: KeptValues, places: Places, key: NewHeads, value: NewHeads) -> None:
-        arrays = (x.numpy() for x in (places.item, places.number, key, value, keys, values))
-        kernels.remember(*arrays)
+        arrays = (x.numpy() for x in (places.number, key, value, keys, values))
+        kernels.remember(places.blocks, *arrays)
 
     def depthwise_before(self, seen: Seen, places: Places, weight: Taps, scale: Scale) -> Activations:
         out = seen.new_empty((len(places.item), seen.shape[-1]), dtype=torch.int8)
@@ -363,8 +363,8 @@ class CompiledOperations(Operations):
         scale: MeanScale,
     ) -> NewHeads:
         out, constants = torch.empty_like(query), (exponential.numpy(), np.float32(score_scale), scale.numpy())
-        blocks, number = np.array(places.blocks), places.number.numpy()
-        kernels.attend_visible(query.numpy(), keys.numpy(), values.numpy(), blocks, number, *constants, out.numpy())
+        arrays = query.numpy(), keys.numpy(), values.numpy(), places.blocks, places.number.numpy()
+        kernels.attend_visible(*arrays, *constants, out.numpy())
         return out
 
     def embed(self, index: Int[Tensor, "N G"], table: Int32[Tensor, "G V C"]) -> Stream:
