@@ -361,3 +361,17 @@ def test_the_vector_of_the_specification():
 
 def spaced_out(numbers: Tensor) -> str:
     return " ".join(map(str, numbers.tolist()))
+
+
+def test_results_do_not_depend_on_threads(generator):
+    kind = "coding-long"
+    x, network = random_texts(kind, 9, 300, generator), network_of(kind)
+    layout = uniform_layout(9, 300, 300, 7, CPU)
+    before = characters_before(x, layout.num_before, network.core.start)
+    expected = network.integers(before, layout)
+    try:
+        for threads in (2, 3):
+            torch.set_num_threads(threads)
+            assert torch.equal(network.integers(before, layout), expected)
+    finally:
+        torch.set_num_threads(1)
