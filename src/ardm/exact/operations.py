@@ -381,7 +381,7 @@ def _filled(out: Tensor, kernel: Callable[..., None], *arguments: object) -> Ten
     return out
 
 
-def _parts(x: Bytes, weight: Weight) -> tuple[Bytes, ...]:
+def _parts(x: Bytes, weight: Weight) -> tuple[Tensor, ...]:
     """The rows in parts whose sums stay in a CPU's caches."""
     size = max(1, MAX_SUMS // len(weight))
     return (x,) if len(x) <= size else x.split(size)
