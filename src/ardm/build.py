@@ -19,6 +19,7 @@ from ardm.config import (
 )
 from ardm.depth import BaseDepthMap, absorbing
 from ardm.errors import ExactError, UsageError
+from ardm.exact.coding_transformer import ExactCodingTransformer
 from ardm.exact.transformer import ExactTransformer
 from ardm.exact.unet import ExactUNet
 from ardm.exact.wavenet import ExactWaveNet
@@ -100,12 +101,27 @@ def build_parametrization(config: DepthConfig, num_classes: int) -> Parametrizat
 
 def build_exact_core(config: RunConfig, parametrization: Parametrization) -> nn.Module:
     """The exact form of the configured network, with all integers set to zero."""
+    if config.method.is_coding:
+        return build_exact_coding_core(config, parametrization)
     if config.network.kind not in EXACT_NETWORKS:
         kinds = ", ".join(EXACT_NETWORKS)
         raise ExactError(f"a {config.network.kind} network has no exact form; these have one: {kinds}")
     knows_length = isinstance(config.network, TransformerConfig | PaperWaveNetConfig)
     lengths = {"max_length": config.data.num_variables} if knows_length else {}
     return _build_network(config, EXACT_NETWORKS, parametrization, **lengths)
+
+
+def build_exact_coding_core(config: RunConfig, parametrization: Parametrization) -> ExactCodingTransformer:
+    """The exact form of a coding model's network, with all integers set to zero."""
+    if not isinstance(config.network, TransformerConfig):
+        raise ExactError(f"a {config.network.kind} network is not that of a coding model")
+    return ExactCodingTransformer(
+        config.network,
+        num_values=parametrization.depth.num_values,
+        num_outputs=parametrization.num_outputs,
+        start=parametrization.depth.absorbing_value,
+        max_length=config.data.num_variables,
+    )
 
 
 def _build_network(

@@ -25,13 +25,14 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ardm.baselines.methods import Baseline
-from ardm.build import build_exact_core, build_model, build_parametrization
+from ardm.build import build_exact_coding_core, build_exact_core, build_model, build_parametrization
 from ardm.codec.coding_plan import CodingPlan
 from ardm.coding import CodingModel
 from ardm.config import DataConfig, RunConfig, SoundData, TextData
 from ardm.data.alphabet import Alphabet
 from ardm.errors import CheckpointError
 from ardm.exact.backends import SelfTest
+from ardm.exact.coding_network import CodingTest, ExactCodingNetwork
 from ardm.exact.layers import check_bounds
 from ardm.exact.network import ExactNetwork
 from ardm.exact.outputs import OutputUnits
@@ -57,6 +58,17 @@ class ExactPart:
 
     network: ExactNetwork
     coding: CodingPlan
+    identity: bytes
+    """Hash of everything that decoding depends on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExactCodingPart:
+    """The exact network of a coding model, which the model calls too, and how it codes."""
+
+    network: ExactCodingNetwork
+    calls: int
+    """The number of calls for each window by default."""
     identity: bytes
     """Hash of everything that decoding depends on."""
 
@@ -93,6 +105,8 @@ class TrainedCoding(Trained):
     """A trained coding model."""
 
     model: CodingModel
+    exact: ExactCodingPart | None = None
+    """The network of an exact model; None for floating-point weights."""
 
     def __repr__(self) -> str:
         return _in_one_line(self)
@@ -135,7 +149,7 @@ def num_parameters(trained: AnyTrained) -> int:
     >>> checkpoint.num_parameters(checkpoint.load_model(pretrained.bundled_models()["text"]))
     9001138
     """
-    exact = trained.exact if isinstance(trained, TrainedModel) else None
+    exact = None if isinstance(trained, TrainedBaseline) else trained.exact
     tensors = trained.model.parameters() if exact is None else exact.network.state_dict().values()
     return sum(tensor.numel() for tensor in tensors)
 
@@ -147,7 +161,8 @@ def _in_one_line(trained: AnyTrained) -> str:
     if isinstance(trained, TrainedModel):
         words += [f"{model.num_stages} stage{'s' * (model.num_stages > 1)}", f"profile {trained.profile_source}"]
     words += [f"step {trained.step} of {config.train.steps} on {trained.data_title}"]
-    words += ["exact" if isinstance(trained, TrainedModel) and trained.exact is not None else "not exact"]
+    is_exact = not isinstance(trained, TrainedBaseline) and trained.exact is not None
+    words += ["exact" if is_exact else "not exact"]
     return f"<{type(trained).__name__}: {', '.join(words)}>"
 
 
@@ -170,6 +185,9 @@ def save_model(path: Path, trained: AnyTrained) -> None:
         if trained.exact is not None:  # an exact network has no parameters
             tensors |= exact_tensors(trained.exact.network)
             description |= {"kind": "exact model", "coding": trained.exact.coding.to_dict()}
+    if isinstance(trained, TrainedCoding) and trained.exact is not None:
+        tensors |= exact_tensors(trained.exact.network)
+        description |= {"kind": "exact coding model", "coding": {"calls": trained.exact.calls}}
     write_tensors(path, tensors, description, compressed="coding" in description)
 
 
@@ -222,7 +240,7 @@ def load_profile_and_source(path: Path | str) -> tuple[Profile, ProfileSource]:
 def _read_model(path: Path | str) -> tuple[Path, dict[str, Tensor], dict[str, Any]]:
     path = Path(path)
     path = path / MODEL_FILE if path.is_dir() else path
-    return path, *read_tensors(path, "model", "exact model", "coding model", "baseline")
+    return path, *read_tensors(path, "model", "exact model", "coding model", "exact coding model", "baseline")
 
 
 @contextmanager
@@ -254,7 +272,7 @@ def _trained(tensors: dict[str, Tensor], description: dict[str, Any], device: to
     kinds = (
         ("model", "exact model")
         if config.method.is_ardm
-        else ("coding model",)
+        else ("coding model", "exact coding model")
         if config.method.is_coding
         else ("baseline",)
     )
@@ -262,6 +280,11 @@ def _trained(tensors: dict[str, Tensor], description: dict[str, Any], device: to
         raise ValueError(f"its kind is {description['kind']}, but its method is {config.method.name}")
     facts = {name: description[name] for name in ("step", "data_title", "data_fingerprint")}
     facts |= {"config": config, "alphabet": alphabet, "sample_rate": description.get("sample_rate")}
+    if description["kind"] == "exact coding model":
+        part = _load_exact_coding(config, num_classes, alphabet, tensors, description, device)
+        parametrization = build_parametrization(config.depth, num_classes)
+        coding_model = CodingModel(part.network, parametrization, config.data.shape).to(device).eval()
+        return TrainedCoding(model=coding_model, exact=part, **facts)
     exact = None
     if description["kind"] == "exact model":
         parametrization = build_parametrization(config.depth, num_classes)
@@ -332,10 +355,21 @@ def exact_part(
     return ExactPart(network=network, coding=coding, identity=identity)
 
 
-def exact_tensors(network: ExactNetwork) -> dict[str, Tensor]:
+def exact_coding_part(
+    config: dict[str, Any], alphabet: Alphabet | None, network: ExactCodingNetwork, calls: int
+) -> ExactCodingPart:
+    """The exact part of a coding model, with its identity; `config` is the one in the file."""
+    facts = {"network": config["network"], "depth": config["depth"], "kind": config["data"]["kind"]}
+    facts |= {"method": "coding", "shape": [network.core.max_length], "coding": {"calls": calls}}
+    facts["classes"] = None if alphabet is None else alphabet.characters
+    identity = bytes.fromhex(_hash(exact_tensors(network), facts))
+    return ExactCodingPart(network=network, calls=calls, identity=identity)
+
+
+def exact_tensors(network: ExactNetwork | ExactCodingNetwork) -> dict[str, Tensor]:
     """The tensors of an exact network's file: its integers, scales and self-test."""
     tensors = {f"exact/{name}": value.cpu() for name, value in network.core.state_dict().items()}
-    return tensors | {f"test/{f.name}": getattr(network.test, f.name) for f in fields(SelfTest)}
+    return tensors | {f"test/{f.name}": getattr(network.test, f.name) for f in fields(network.test)}
 
 
 def _load_exact(
@@ -347,7 +381,7 @@ def _load_exact(
     device: torch.device | str,
 ) -> ExactPart:
     core = build_exact_core(config, parametrization)
-    _check_exact_tensors(tensors, core)
+    _check_exact_tensors(tensors, core, SelfTest)
     test = SelfTest(**{f.name: tensors[f"test/{f.name}"] for f in fields(SelfTest)})
     test.check(parametrization.depth.num_values, parametrization.depth.num_stages, config.data.shape)
     core.load_state_dict({n.removeprefix("exact/"): t for n, t in tensors.items() if n.startswith("exact/")})
@@ -360,11 +394,34 @@ def _load_exact(
     return exact_part(description["config"], config.data.shape, classes, rate, network, coding)
 
 
-def _check_exact_tensors(tensors: dict[str, Tensor], core: nn.Module) -> None:
+def _load_exact_coding(
+    config: RunConfig,
+    num_classes: int,
+    alphabet: Alphabet | None,
+    tensors: dict[str, Tensor],
+    description: dict[str, Any],
+    device: torch.device | str,
+) -> ExactCodingPart:
+    parametrization = build_parametrization(config.depth, num_classes)
+    core = build_exact_coding_core(config, parametrization)
+    _check_exact_tensors(tensors, core, CodingTest)
+    test = CodingTest(**{f.name: tensors[f"test/{f.name}"] for f in fields(CodingTest)})
+    test.check(parametrization.depth.num_values, config.data.num_variables)
+    core.load_state_dict({n.removeprefix("exact/"): t for n, t in tensors.items() if n.startswith("exact/")})
+    check_bounds(core)
+    network = ExactCodingNetwork(core.to(device), OutputUnits.of(parametrization), test)
+    network.operations(torch.zeros(1, device=device).device)  # raises on a machine that computes wrongly
+    calls = description["coding"]["calls"]
+    if list(description["coding"]) != ["calls"] or type(calls) is not int or calls < 1:
+        raise ValueError(f"its coding must be a positive number of calls, got {description['coding']}")
+    return exact_coding_part(description["config"], alphabet, network, calls)
+
+
+def _check_exact_tensors(tensors: dict[str, Tensor], core: nn.Module, test: type[SelfTest | CodingTest]) -> None:
     """Raise an error if loading would cast, drop or miss a tensor, which the identity would not reveal."""
     expected = {f"exact/{name}": value for name, value in core.state_dict().items()}
     named = {name for name in tensors if name.startswith(("exact/", "test/"))}
-    for name in sorted(named ^ {*expected, *(f"test/{f.name}" for f in fields(SelfTest))}):
+    for name in sorted(named ^ {*expected, *(f"test/{f.name}" for f in fields(test))}):
         raise ValueError(f"tensor {name} is {'unknown' if name in named else 'missing'}")
     for name, value in expected.items():
         if (kind := _kind_of(tensors[name])) != _kind_of(value):

@@ -9,19 +9,23 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from ardm.build import build_exact_core
-from ardm.checkpoint import TrainedModel, exact_part
+from ardm import coding
+from ardm.build import build_exact_coding_core, build_exact_core
+from ardm.checkpoint import TrainedCoding, TrainedModel, exact_coding_part, exact_part
 from ardm.codec.batching import Batching
 from ardm.codec.calls import Items
 from ardm.codec.coding_plan import CodingPlan, orders_and_schedule
 from ardm.codec.format.options import OrderChoice
 from ardm.codec.items import ItemCodec
+from ardm.coding import CodingModel
 from ardm.data.corpus import Corpus, spread
 from ardm.exact.backends import SelfTest
+from ardm.exact.coding_network import CodingTest, ExactCodingNetwork, full_pass
+from ardm.exact.coding_transformer import ExactCodingTransformer
 from ardm.exact.network import ExactNetwork
 from ardm.exact.operations import TorchOperations, float_product
 from ardm.exact.outputs import OutputUnits
-from ardm.exact.quantise import calibrate, quantise
+from ardm.exact.quantise import calibrate, calibrate_coding, quantise
 from ardm.likelihood import bound
 from ardm.model import ARDM
 from ardm.names import ScheduleKind, Shape
@@ -29,6 +33,7 @@ from ardm.objective import sample_corruption
 from ardm.planner import schedule_of_kind
 from ardm.profile import LossArray
 from ardm.schedule import Schedule, full_schedule
+from ardm.strands import characters_before, strand_layout
 
 CALIBRATION_BATCH = 16
 CLIPS = (1.0, 0.8, 0.65, 0.5)
@@ -39,6 +44,10 @@ COST_PASSES = 4
 """Passes over the items that measure the cost of rounding."""
 TEST_ITEMS = 3
 TEST_OUTPUTS = 32
+TEST_TEXTS = 2
+"""Texts of a coding model's self-test."""
+TEST_STRANDS = (24, 3)
+"""Lengths of their strands."""
 CALL_BUDGETS = (5, 10, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500, 1000, 2000, 5000, 10_000)
 """Numbers of calls of an exact model's schedules, where they fit, besides its default and one call per variable."""
 SCHEDULE_KINDS: tuple[ScheduleKind, ...] = ("planned", "uniform", "cosine")
@@ -80,8 +89,8 @@ def export_model(
     parametrization, shape = trained.model.parametrization, trained.model.shape
 
     def bits(order: OrderChoice, schedule: Schedule, items: Int[Tensor, "N D"]) -> float:
-        coding = orders_and_schedule(order, shape, schedule)
-        codec = ItemCodec(network, parametrization, shape, *coding, device=device)
+        plan = orders_and_schedule(order, shape, schedule)
+        codec = ItemCodec(network, parametrization, shape, *plan, device=device)
         return float(codec.measure(Items.of(items), Batching(on_batch=on_step)).sum())
 
     order = order or best_order(lambda order, items: bits(order, planned[default], items), validation)
@@ -91,9 +100,9 @@ def export_model(
     schedules = families[0]
     if len(families) > 1:
         schedules = min(families, key=lambda family: bits(order, family[default], validation))
-    coding = CodingPlan(order=order, schedules=schedules, default=default)
+    coding_plan = CodingPlan(order=order, schedules=schedules, default=default)
     classes = trained.alphabet or parametrization.depth.num_classes
-    exact = exact_part(trained.config.to_dict(), shape, classes, trained.sample_rate, network, coding)
+    exact = exact_part(trained.config.to_dict(), shape, classes, trained.sample_rate, network, coding_plan)
     return replace(trained, model=ARDM(network, parametrization, shape), exact=exact)
 
 
@@ -179,6 +188,63 @@ def exact_network(
         return _mean_bound(ARDM(network, model.parametrization, model.shape), calibration, CLIP_PASSES, seed=0)
 
     return min(map(rounded, clips), key=bits) if len(clips) > 1 else rounded(clips[0])
+
+
+def export_coding(
+    trained: TrainedCoding,
+    calibration: Int[Tensor, "N D"],
+    *,
+    calls: int,
+    seed: int = 0,
+    clips: Sequence[float] = CLIPS,
+    on_step: OnStep = lambda rows: None,
+) -> TrainedCoding:
+    """The exact form of a coding model, with scales calibrated on items of the training data.
+
+    Of several clips, the one that gives these items the fewest bits is taken.
+    """
+    model, device = trained.model, next(trained.model.parameters()).device
+    generator = torch.Generator(device).manual_seed(seed)
+    calibration = calibration.to(device)
+    batches = ((x, model.draw_layout(len(x), generator)) for x in calibration.split(CALIBRATION_BATCH))
+    ranges = calibrate_coding(model, batches)
+    units = OutputUnits.of(model.parametrization)
+
+    def rounded(clip: float) -> ExactCodingNetwork:
+        core = build_exact_coding_core(trained.config, model.parametrization)
+        quantise(copy.deepcopy(model.network).cpu(), core, replace(ranges, clip=clip), units)
+        return ExactCodingNetwork(core.to(device), units, make_coding_test(core, calibration[:TEST_TEXTS].cpu()))
+
+    def bits(network: ExactCodingNetwork) -> float:
+        exact = CodingModel(network, model.parametrization, model.shape)
+        return coding.score(exact, calibration, calls=calls, batch_size=1, on_batch=on_step).bits_per_dim
+
+    network = min(map(rounded, clips), key=bits) if len(clips) > 1 else rounded(clips[0])
+    part = exact_coding_part(trained.config.to_dict(), trained.alphabet, network, calls)
+    return replace(trained, model=CodingModel(network, model.parametrization, model.shape), exact=part)
+
+
+def coding_cost(
+    trained: TrainedCoding, exact: TrainedCoding, items: Int[Tensor, "N D"], calls: int
+) -> tuple[float, float]:
+    """The exact bits per character of a coding model and of its exact form."""
+    items = items.to(next(trained.model.parameters()).device)
+    before, after = (coding.score(one.model, items, calls=calls, batch_size=4) for one in (trained, exact))
+    return before.bits_per_dim, after.bits_per_dim
+
+
+def make_coding_test(core: ExactCodingTransformer, items: Int[Tensor, "N D"]) -> CodingTest:
+    """A self-test: texts in strands of several lengths, with some characters' outputs computed in float64 on a CPU."""
+    num_items, length = items.shape
+    lengths = torch.tensor([min(length, strand) for strand in TEST_STRANDS])[
+        torch.arange(num_items) % len(TEST_STRANDS)
+    ]
+    where = torch.tensor(spread(TEST_OUTPUTS, length)).expand(num_items, -1).contiguous()
+    ops = TorchOperations(float_product(torch.float64), torch.float64)
+    layout = strand_layout(length, torch.full_like(lengths, length), lengths)
+    outputs = full_pass(core, characters_before(items, layout.num_before, core.start), layout, ops)
+    chosen = outputs.take_along_dim(where[..., None], 1)
+    return CodingTest(inputs=items, lengths=lengths, where=where, outputs=chosen)
 
 
 def make_test(model: ARDM, core: torch.nn.Module, items: Int[Tensor, "N D"], generator: torch.Generator) -> SelfTest:

@@ -891,6 +891,81 @@ def attention(stream: Array, tensors: Tensors, rotation: Tensors, head_width: in
     return add(stream, *product(mixed, tensors, "output"))
 
 
+# ---- network.md: Coding Transformer ------------------------------------------------------------------------------
+
+
+def coding_sequence(length: int, window: int, strand: int) -> Iterator[tuple[int, int]]:
+    """The position of each character in the sequence of ranks, and how many before it in its strand it may see."""
+    for first in range(0, length, window):
+        size = min(window, length - first)
+        # A strand is as long as a window at most, also in a last window that is shorter than the others.
+        for place, number in sorted(
+            (offset % min(strand, window), offset // min(strand, window)) for offset in range(size)
+        ):
+            position = first + number * min(strand, window) + place
+            yield position, position if number == 0 else place
+
+
+def coding_outputs(model: Model, x: Array, window: int, strand: int) -> Array:
+    """The outputs (T, O) for every character of a text (T), computed one character after another."""
+    tensors, start = model.exact, model.depth.first_value
+    num_layers = model.description["config"]["network"]["num_layers"]
+    memories: list[tuple[list[Array], list[Array], dict[int, Array]]] = [([], [], {}) for _ in range(num_layers)]
+    outputs = {}
+    for position, num_before in coding_sequence(len(x), window, strand):
+        stream = tensors["embedding.values"][0, x[position - 1] if num_before else start]
+        for k, memory in enumerate(memories):
+            stream = coding_block(stream, model, part(tensors, f"blocks.{k}"), position, num_before, memory)
+        row = norm(stream[None], tensors["head_norm.gain"], 32767)
+        outputs[position] = head(row, np.zeros(1, np.int64), part(tensors, "head"))[0]
+    return np.array([outputs[position] for position in range(len(x))])
+
+
+def coding_block(
+    row: Array,
+    model: Model,
+    tensors: Tensors,
+    position: int,
+    num_before: int,
+    memory: tuple[list[Array], list[Array], dict[int, Array]],
+) -> Array:
+    """The row (F) of a character after a block, which the memory of the layer learns."""
+    keys, values, seen = memory
+    config = model.description["config"]["network"]
+    kernel, shape = config.get("kernel", 1), (-1, config["head_width"])
+    attention = part(tensors, "attention")
+    u = norm(row[None], attention["norm.gain"], 127)
+    query = coding_turned(u, attention, "query", position, part(model.exact, "rotation"), shape[1])
+    keys.append(coding_turned(u, attention, "key", position, part(model.exact, "rotation"), shape[1]))
+    values.append(rescale(*product(u, attention, "value"), -127).reshape(shape))
+    score = (np.array(keys) * query).sum(axis=-1)  # (M, heads)
+    table = model.exact["rotation.exponential"]
+    below = (score.max(axis=0) - score).astype(np.float32) * attention["score_scale"]
+    weight = table[whole(below, 0, len(table) - 1)]
+    total = (weight[..., None] * np.array(values)).sum(axis=0).astype(np.float64)
+    mean = total / weight.sum(axis=0)[:, None].astype(np.float64)
+    mixed = whole(mean * attention["mean_scale"], -127, 127).reshape(1, -1)
+    row = add(row[None], *product(mixed, attention, "output"))[0]
+    seen[position] = norm(row[None], tensors["norm.gain"], 127 if kernel == 1 else 2047)[0]
+    y = seen[position]
+    if kernel > 1:
+        near = [a for a in range(kernel) if a <= num_before and position - a in seen]
+        t = sum(seen[position - a] * tensors["depthwise.weight"][0, kernel - 1 - a] for a in near)
+        y = rescale(t, tensors["depthwise.scale"], -127)
+    hidden = squared(*product(y[None], tensors, "expand"))
+    return add(row[None], *product(hidden, tensors, "contract"))[0]
+
+
+def coding_turned(u: Array, tensors: Tensors, name: str, position: int, turns: Tensors, width: int) -> Array:
+    """The turned query or key (heads, w) of a character."""
+    part_of, limit = {"query": (0, 127), "key": (1, 63)}[name]
+    n = norm(add(0, *product(u, tensors, name)).reshape(-1, width), tensors[f"{name}_norm.gain"], 2047)
+    index = [position * int(step) % 2**32 // 2**20 for step in turns["steps"]]
+    (first, second), cos, sin = np.split(n, 2, axis=-1), turns["cos"][index], turns["sin"][index]
+    pairs = np.concatenate([first * cos - second * sin, first * sin + second * cos], axis=-1)
+    return whole(pairs.astype(np.float64) * tensors["turn_scale"][part_of], -limit, limit)
+
+
 # ---- network.md: WaveNet -----------------------------------------------------------------------------------------
 
 
@@ -966,6 +1041,11 @@ class Model:
         return tuple(data[name] for name in names)
 
     @property
+    def is_coding(self) -> bool:
+        """Whether it is a coding model."""
+        return self.description["kind"] == "exact coding model"
+
+    @property
     def grid(self) -> tuple[int, ...]:
         """Height and width in pixels, and variables of a pixel."""
         return self.shape if len(self.shape) == 3 else (1, *self.shape, 1)
@@ -1004,7 +1084,11 @@ class Model:
     def identity(self) -> bytes:
         """The 16 bytes that files name the model by."""
         facts = {name: self.description["config"][name] for name in ("depth", "network")}
-        facts |= {name: self.description[name] for name in ("coding", "sample_rate")}
+        facts["coding"] = self.description["coding"]
+        if self.is_coding:
+            facts["method"] = "coding"
+        else:
+            facts["sample_rate"] = self.description["sample_rate"]
         facts["classes"] = self.description["alphabet" if self.kind in (TEXT, BYTES) else "num_classes"]
         facts |= {"kind": self.description["config"]["data"]["kind"], "shape": list(self.shape)}
         return self.digest(facts, [name for name in self.tensors if name.startswith(("exact/", "test/"))])
@@ -1019,16 +1103,20 @@ class Model:
 
     def self_test_outputs(self) -> Array:
         """What the network gives for the self-test; it must be `test/outputs`."""
+        if self.is_coding:
+            texts, lengths, where = (self.tensors[f"test/{name}"] for name in ("inputs", "lengths", "where"))
+            rows = zip(texts, lengths.tolist(), where, strict=True)
+            return np.array([coding_outputs(self, x, len(x), strand)[chosen] for x, strand, chosen in rows])
         inputs, mask, stage, where = (self.tensors[f"test/{name}"] for name in ("inputs", "mask", "stage", "where"))
         return np.array(network_outputs(self, inputs, mask, stage, where))
 
 
-def read_model(data: bytes) -> Model:
+def read_model(data: bytes, kind: str = "exact model") -> Model:
     """The model of a model file, whose hash must be right."""
     reader, tensors = Reader(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data), {}
     header = json.loads(reader.take(struct.unpack("<Q", reader.take(8))[0]))
     description = json.loads(header.pop("__metadata__")["ardm"])
-    require(description["kind"] == "exact model" and description["format_version"] == 1, "no exact model of version 1")
+    require(description["kind"] == kind and description["format_version"] == 1, f"no {kind} of version 1")
     values = reader.rest()
     for name, entry in header.items():
         begin, end = entry["data_offsets"]

@@ -143,3 +143,22 @@ def test_commands_for_other_orders_say_what_to_train(words, run, capsys):
 def test_only_an_order_agnostic_model_loads_as_one(run):
     with pytest.raises(CheckpointError, match="holds a coding model"):
         ardm.tasks.load.load(run)
+
+
+def test_an_exported_run_is_exact(run, tmp_path, capsys):
+    model = tmp_path / "exact.model"
+    shown = output(capsys, ["export", str(run), "-o", str(model), "--items", "8", "--valid-items", "4", "--calls", "4"])
+    assert "codes in 4 calls, strands order" in shown
+    assert "rounding: " in shown
+    trained = load_any(model)
+    assert isinstance(trained, TrainedCoding)
+    assert trained.exact is not None
+    texts = ardm.load(model)
+    assert texts.is_exact
+    floats = ardm.load(run).score(["the cat sat on the"], calls=4)
+    assert texts.score(["the cat sat on the"], calls=4).bits == pytest.approx(floats.bits, rel=0.05)
+    for arguments, told in (
+        ([str(model)], "is already an exact model"),
+        ([str(run), "--order", "raster"], "leave out --order"),
+    ):
+        assert told in fails(capsys, ["export", *arguments, "-o", str(tmp_path / "other.model")])[1]

@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from ardm.cli.common import CODING_ORDERS, Device, Seed, progress, require_calls, require_positive
+from ardm.config import CODING_CALLS
 from ardm.errors import UsageError
+
+if TYPE_CHECKING:
+    from ardm.checkpoint import TrainedCoding
 
 DEFAULT_CALLS = {"text": 100, "images": 100, "sound": 500}
 
@@ -39,11 +43,15 @@ class Export:
         from ardm.codec.coding_plan import parse_order
         from ardm.export import COST_PASSES, choose_items, export_model, num_rows, rounding_cost
         from ardm.media import load_corpus
-        from ardm.tasks.load import load
+        from ardm.tasks.load import LoadedCoding, LoadedModel, load, load_any
         from ardm.tasks.plan import planning_losses, profile_warning
 
         order = None if self.order is None else parse_order(self.order)
-        trained = load(self.run_folder, self.device).trained
+        loaded = load_any(self.run_folder, self.device)
+        if isinstance(loaded, LoadedCoding):
+            self._export_coding(loaded.trained)
+            return
+        trained = loaded.trained if isinstance(loaded, LoadedModel) else load(self.run_folder, self.device).trained
         if trained.exact is not None:
             raise UsageError(f"{self.run_folder} is already an exact model")
         calls = self.calls or DEFAULT_CALLS[trained.config.data.medium]
@@ -64,6 +72,29 @@ class Export:
         print(f"rounding: {cost} (bound, {COST_PASSES} passes over {len(held_out)} held-out items)")
         if warning := profile_warning(trained.profile_source):
             print(f"its planned schedules are not the best: {warning}")
+
+    def _export_coding(self, trained: "TrainedCoding") -> None:
+        """Write the exact form of a coding model."""
+        from ardm.checkpoint import save_model
+        from ardm.export import CLIPS, choose_items, coding_cost, export_coding
+        from ardm.media import load_corpus
+
+        if self.order not in (None, "strands"):
+            raise UsageError("a coding model goes through texts in strands: leave out --order")
+        if trained.exact is not None:
+            raise UsageError(f"{self.run_folder} is already an exact model")
+        calls = self.calls or CODING_CALLS
+        corpus = load_corpus(trained.config.data, self._data_path())
+        calibrating, held_out = choose_items(corpus, trained.model.shape, self.items, self.valid_items)
+        with progress("trying roundings", len(CLIPS) * len(calibrating)) as advance:
+            exact = export_coding(trained, calibrating, calls=calls, seed=self.seed, on_step=advance)
+        save_model(self.output, exact)
+        assert exact.exact is not None
+        print(f"{self.output}: {self.output.stat().st_size:,} bytes, model {exact.exact.identity.hex()}")
+        print(f"codes in {exact.exact.calls} calls, strands order")
+        before, after = coding_cost(trained, exact, held_out, calls)
+        cost = f"{before:.4f} to {after:.4f} bits per character, {100 * (after / before - 1):+.2f}%"
+        print(f"rounding: {cost} ({len(held_out)} held-out items)")
 
     def _data_path(self) -> Path:
         from ardm.train.run_folder import read_data_path

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ardm.checkpoint import AnyTrained, TrainedModel, load_any, num_parameters
+from ardm.checkpoint import AnyTrained, TrainedCoding, TrainedModel, load_any, num_parameters
 from ardm.codec.format.archive import ArchiveReader, is_archive
 from ardm.codec.format.entries import Coded, Entry, Limits
 from ardm.codec.format.fields import BytesFields, Fields, ImageFields, SoundFields, TextFields
@@ -194,4 +194,6 @@ def _model_facts(trained: AnyTrained) -> dict[str, Any]:
             "calls": coding.schedules[coding.default].num_calls,
             "other_calls": [s.num_calls for i, s in enumerate(coding.schedules) if i != coding.default],
         }
+    if isinstance(trained, TrainedCoding) and trained.exact is not None:
+        facts |= {"identity": trained.exact.identity.hex(), "calls": trained.exact.calls}
     return facts | {"config": config.to_dict()}

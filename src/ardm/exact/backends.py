@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -38,6 +39,14 @@ def full_float32() -> Iterator[None]:
     finally:
         with _PRECISION:
             torch.set_float32_matmul_precision(_PRECISIONS.pop())
+
+
+@runtime_checkable
+class MachineTest(Protocol):
+    """Inputs of a network, with the outputs that every machine must give for them."""
+
+    def passes(self, core: nn.Module, ops: Operations) -> bool:
+        """Whether a network gives these outputs with a backend."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +85,7 @@ class SelfTest:
 
 
 @full_float32()
-def choose_operations(core: nn.Module, test: SelfTest, device: torch.device) -> Operations:
+def choose_operations(core: nn.Module, test: MachineTest, device: torch.device) -> Operations:
     """The first of a device's backends with which a network passes its self-test."""
     available = available_operations(device)
     forced = os.environ.get(FORCED_OPERATIONS)
@@ -92,7 +101,7 @@ def choose_operations(core: nn.Module, test: SelfTest, device: torch.device) -> 
 
 
 @torch.no_grad()
-def _failure(core: nn.Module, test: SelfTest, ops: Operations) -> str | None:
+def _failure(core: nn.Module, test: MachineTest, ops: Operations) -> str | None:
     """How a backend fails the self-test, in one line; None if it passes.
 
     Another backend may work after any error; a RuntimeError, as for a missing operation, gives no warning.

@@ -8,6 +8,7 @@ from typing import no_type_check
 
 import numpy as np
 
+from ardm.exact.vector_product import TILE_COLUMNS, TILE_ROWS, tile_product
 from ardm.runtime.jit import compiled
 
 kernel = compiled(nogil=True, error_model="numpy")
@@ -108,8 +109,8 @@ def multiply(x, factor):
 
 @kernel
 @no_type_check
-def rotate(x, cos, sin, scale, out):
-    """out = pairs of channels of x (B, D, H, C) turned by the angles of their position, rescaled to +-127."""
+def rotate(x, cos, sin, scale, limit, out):
+    """out = pairs of channels of x (B, D, H, C) turned by the angles of their position, rescaled to +-limit."""
     batch, length, heads, channels = x.shape
     half = channels // 2
     for b in range(batch):
@@ -120,8 +121,8 @@ def rotate(x, cos, sin, scale, out):
                     first, second = np.int32(row[c]), np.int32(row[half + c])
                     y = np.rint(np.float64(first * cos[d, c] - second * sin[d, c]) * scale)
                     z = np.rint(np.float64(first * sin[d, c] + second * cos[d, c]) * scale)
-                    turned[c] = np.int8(min(max(y, -127.0), 127.0))
-                    turned[half + c] = np.int8(min(max(z, -127.0), 127.0))
+                    turned[c] = np.int8(min(max(y, -limit), limit))
+                    turned[half + c] = np.int8(min(max(z, -limit), limit))
 
 
 @kernel
@@ -165,6 +166,118 @@ def attention_means(sums, totals, scale, out):
             means[d] = np.int8(min(max(y, -127.0), 127.0))
         for d in range(length):
             out[d, c] = means[d]
+
+
+@kernel
+@no_type_check
+def attend_visible(query, keys, values, blocks, number, exponential, score_scale, scale, out):
+    """Attention of rows (R, H, C) to their item's rows up to their own number; keys (B, H, C, M), values (B, H, M, C').
+
+    `blocks` are runs of rows of one item: item, first row, end, and the rows that the last one sees.
+    """
+    heads, channels = query.shape[1:]
+    most = np.int64(0)
+    for block in range(len(blocks)):
+        most = max(most, blocks[block, 2] - blocks[block, 1])
+    rows = (most + TILE_ROWS - 1) // TILE_ROWS * TILE_ROWS
+    capacity, padded = keys.shape[3], values.shape[3]
+    queries, scores = np.zeros((rows, channels), np.int16), np.empty((rows, capacity), np.int32)
+    weights, totals = np.zeros((rows, capacity), np.int16), np.empty(rows)
+    sums = np.empty((rows, padded), np.int32)
+    for block in range(len(blocks)):
+        item, start, end, seen = blocks[block]
+        count, length = end - start, (seen + TILE_COLUMNS - 1) // TILE_COLUMNS * TILE_COLUMNS
+        for h in range(heads):
+            for i in range(count):
+                for c in range(channels):
+                    queries[i, c] = query[start + i, h, c]
+            multiply_tiles(queries, keys[item, h], count, channels, length, scores)
+            for i in range(count):
+                totals[i] = visible_weights(
+                    scores[i], number[start + i] + 1, length, exponential, score_scale, weights[i]
+                )
+            multiply_tiles(weights, values[item, h], count, length, padded, sums)
+            for i in range(count):
+                row, total = out[start + i, h], totals[i]
+                for c in range(channels):
+                    y = np.rint(np.float64(sums[i, c]) / total * scale[h, c])
+                    row[c] = np.int8(min(max(y, -127.0), 127.0))
+
+
+@kernel
+@no_type_check
+def multiply_tiles(x, y, rows, depth, columns, out):
+    """out = x y for the first rows of x (int16), their first `depth` columns, and the first columns of y (int8).
+
+    Rows are rounded up to whole tiles; `depth` is even, `columns` a multiple of a tile's.
+    """
+    x_at, y_at, out_at = np.int64(x.ctypes.data), np.int64(y.ctypes.data), np.int64(out.ctypes.data)
+    x_stride, y_stride, out_stride = x.shape[1], y.shape[1], out.shape[1]
+    for c in range(0, columns, TILE_COLUMNS):
+        for i in range(0, rows, TILE_ROWS):
+            place = out_at + 4 * (i * out_stride + c)
+            tile_product(x_at + 2 * i * x_stride, x_stride, y_at + c, y_stride, depth, place, out_stride)
+
+
+@kernel
+@no_type_check
+def visible_weights(scores, visible, length, exponential, scale, weights):
+    """Set the weights exponential[(peak - score) * scale, rounded] of visible scores, zero others; return their sum."""
+    last = np.float32(len(exponential) - 1)
+    peak = scores[0]
+    for j in range(visible):
+        peak = max(peak, scores[j])
+    for j in range(visible):
+        scores[j] = np.int32(min(np.rint(np.float32(peak - scores[j]) * scale), last))
+    for j in range(visible):  # only this loop is not vectorised
+        weights[j] = exponential[scores[j]]
+    for j in range(visible, length):
+        weights[j] = 0
+    total = np.int32(0)
+    for j in range(visible):
+        total += np.int32(weights[j])
+    return np.float64(total)
+
+
+@kernel
+@no_type_check
+def remember(blocks, number, key, value, keys, values):
+    """Write key and value (R, H, C) of new rows to the memories of their items, (B, H, C, M) and (B, H, M, C').
+
+    `blocks` are those of `attend_visible`. The rows of an item have numbers that follow each other.
+    """
+    heads, channels = key.shape[1:]
+    for block in range(len(blocks)):
+        item, start, end, _ = blocks[block]
+        first = number[start]
+        for h in range(heads):
+            for c in range(channels):
+                column = keys[item, h, c]
+                for i in range(start, end):
+                    column[first + i - start] = key[i, h, c]
+            for i in range(start, end):
+                row, new = values[item, h, first + i - start], value[i, h]
+                for c in range(channels):
+                    row[c] = new[c]
+
+
+@kernel
+@no_type_check
+def depthwise_before(seen, item, taps, weight, scale, out):
+    """out = the convolution of the rows taps (R, K) of seen (B, M, C) with weight (K, C), rescaled to +-127."""
+    rows, size = taps.shape
+    channels = weight.shape[1]
+    total = np.empty(channels, np.int32)
+    for i in range(rows):
+        total[:] = 0
+        for k in range(size):
+            if taps[i, k] >= 0:
+                row, tap = seen[item[i], taps[i, k]], weight[k]
+                for c in range(channels):
+                    total[c] += np.int32(row[c]) * np.int32(tap[c])
+        for c in range(channels):
+            y = np.rint(np.float32(total[c]) * scale[c])
+            out[i, c] = np.int8(min(max(y, np.float32(-127)), np.float32(127)))
 
 
 @kernel

@@ -43,7 +43,7 @@ class ExactNetwork(nn.Module):
         num_items = max(1, min(THREAD_POSITIONS // inputs[0].numel(), -(-len(inputs) // cores)))
         parts = list(zip(*(x.split(num_items) for x in (inputs, mask, stage, where)), strict=True))
         threads = min(cores, len(parts))
-        evaluate = _pool(threads, cores // threads).map if threads > 1 else map
+        evaluate = worker_pool(threads, cores // threads).map if threads > 1 else map
         return torch.cat(list(evaluate(lambda part: self.core(*part, ops), parts)))
 
     def _apply(self, *arguments: Any, **options: Any) -> "ExactNetwork":
@@ -77,6 +77,6 @@ class ExactNetwork(nn.Module):
 
 
 @cache
-def _pool(threads: int, cores: int) -> ThreadPoolExecutor:
+def worker_pool(threads: int, cores: int) -> ThreadPoolExecutor:
     """A pool of threads, in each of which PyTorch uses this number of cores."""
     return ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(cores,))

@@ -11,13 +11,14 @@ No product is followed by a floating-point sum, so that no compiler may contract
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float32, Float64, Int, Int8, Int16, Int32, Shaped
+from jaxtyping import Float32, Float64, Int, Int8, Int16, Int32, Int64, Shaped
 from torch import Tensor
 
 from ardm.exact import kernels
@@ -28,6 +29,10 @@ GATE_RANGE = 2048
 """The table of the logistic function has arguments from -GATE_RANGE to GATE_RANGE - 1."""
 GATE_ONE = 2**12
 """The logistic function in units of 2^-12, so that float32 holds the product of two values."""
+MAX_SUMS = 2**21
+"""Sums of a product that a CPU computes before it rescales them; the caches would not hold more."""
+QUERY_ROWS = 64
+"""Rows of an item whose attention is computed together; the scores of more would leave a CPU's caches."""
 SQRT_HALF = float(np.float32(0.5**0.5))
 """1 / sqrt 2 rounded to float32."""
 
@@ -58,6 +63,33 @@ HeadScale = Float64[Tensor, "G O"]
 HeadBias = Int32[Tensor, "G O"]
 HeadOutputs = Int32[Tensor, "N O"]
 ChosenOutputs = Int32[Tensor, "B N O"]
+NewHeads = Int8[Tensor, "R H C"]
+Keys = Int8[Tensor, "B H C M"]
+KeptValues = Int8[Tensor, "B H M C1"]
+Seen = Int16[Tensor, "B M F"]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where new rows stand in the memories of their items; those of an item are neighbours, by rising number."""
+
+    item: Int[Tensor, "R"]
+    number: Int[Tensor, "R"]
+    """Their numbers among the rows of their item. A row sees those up to its own."""
+    taps: Int[Tensor, "R K"]
+    """The rows that the convolution sees, the row itself last; -1 where there is none."""
+
+    @cached_property
+    def blocks(self) -> Int64[np.ndarray, "N 4"]:
+        """Runs of up to `QUERY_ROWS` rows of an item: the item, first row, end, and the rows that the last one sees."""
+        items, counts = self.item.unique_consecutive(return_counts=True)
+        numbers, ends = self.number.tolist(), counts.cumsum(0).tolist()
+        blocks = []
+        for item, first, last in zip(items.tolist(), [0, *ends], ends, strict=False):
+            for start in range(first, last, QUERY_ROWS):
+                end = min(start + QUERY_ROWS, last)
+                blocks.append((item, start, end, numbers[end - 1] + 1))
+        return np.array(blocks, dtype=np.int64)
 
 
 class Operations(ABC):
@@ -72,6 +104,29 @@ class Operations(ABC):
         self, query: Queries, key: Heads, value: Heads, exponential: Table, score_scale: ScoreScale, scale: MeanScale
     ) -> Queries:
         """Means of values rescaled to +-127, weighted by a table of each score's distance to the largest score."""
+
+    @abstractmethod
+    def attend_visible(
+        self,
+        query: NewHeads,
+        keys: Keys,
+        values: KeptValues,
+        places: Places,
+        exponential: Table,
+        score_scale: ScoreScale,
+        scale: MeanScale,
+    ) -> NewHeads:
+        """`attend` for rows that see those of their item up to their own number in its memory."""
+
+    def remember(self, keys: Keys, values: KeptValues, places: Places, key: NewHeads, value: NewHeads) -> None:
+        """Write the keys and values of new rows to the memories of their items, whose values may have more channels."""
+        keys[places.item, :, :, places.number] = key
+        values[places.item, :, places.number, : value.shape[2]] = value
+
+    def depthwise_before(self, seen: Seen, places: Places, weight: Taps, scale: Scale) -> Activations:
+        """The convolution of each row's taps, rows of its item's memory, rescaled to +-127; a tap of -1 is zero."""
+        rows = F.pad(seen, (0, 0, 0, 1))[places.item[:, None], places.taps].int()
+        return self.rescale((rows * weight[0].int()).sum(1, dtype=torch.int32), scale, -127)
 
     def activations(self, x: Bytes, weight: Weight, scale: Scale, low: int) -> Activations:
         """x weight^T times the scale of each channel, clamped to low..127."""
@@ -126,12 +181,12 @@ class Operations(ABC):
         """x / sqrt 2; x may be overwritten."""
         return (x.float() * SQRT_HALF).round().int()
 
-    def rotate(self, x: Int16[Tensor, "B D H C"], cos: Angles, sin: Angles, scale: Number) -> Heads:
-        """Pairs (first half, second half of the channels) turned by the angles of their position, rescaled to +-127."""
+    def rotate(self, x: Int16[Tensor, "B D H C"], cos: Angles, sin: Angles, scale: Number, limit: int = 127) -> Heads:
+        """Pairs (first half, second half of the channels) turned by the angles of their position, within +-limit."""
         first, second = x.int().chunk(2, dim=-1)
         cos, sin = cos.int()[:, None], sin.int()[:, None]
         turned = torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
-        return (turned.double() * scale).round().clamp(-127, 127).to(torch.int8)
+        return (turned.double() * scale).round().clamp(-limit, limit).to(torch.int8)
 
     def embed(self, index: Int[Tensor, "N G"], table: Int32[Tensor, "G V C"]) -> Stream:
         """The sum over groups g of row index[:, g] of table[g]."""
@@ -163,7 +218,31 @@ class TorchOperations(Operations):
         mean = (high * 64 + low) / weights.sum(-1, keepdim=True).double()
         return (mean * scale[:, None]).round().clamp(-127, 127).to(torch.int8).transpose(1, 2)
 
-    def _attention_weights(self, scores: Tensor, exponential: Tensor, score_scale: Tensor) -> Int32[Tensor, "B H D E"]:
+    def attend_visible(
+        self,
+        query: NewHeads,
+        keys: Keys,
+        values: KeptValues,
+        places: Places,
+        exponential: Table,
+        score_scale: ScoreScale,
+        scale: MeanScale,
+    ) -> NewHeads:
+        """See `Operations`; one block of an item's rows after another."""
+        out, channels = torch.empty_like(query), query.shape[2]
+        for item, start, end, length in places.blocks.tolist():
+            number = places.number[start:end]
+            hidden = torch.arange(length, device=number.device) > number[:, None]
+            key, value = (x.to(self._dtype) for x in (keys[item, ..., :length], values[item, :, :length, :channels]))
+            scores = query[start:end].transpose(0, 1).to(self._dtype) @ key  # (H, N, M)
+            scores = scores.masked_fill(hidden, -(2.0**24))
+            weights = self._attention_weights(scores, exponential, score_scale).masked_fill(hidden, 0)
+            high, low = ((part.to(self._dtype) @ value).double() for part in (weights >> 6, weights & 63))
+            mean = (high * 64 + low) / weights.sum(-1, keepdim=True).double()
+            out[start:end] = (mean * scale[:, None]).round().clamp(-127, 127).to(torch.int8).transpose(0, 1)
+        return out
+
+    def _attention_weights(self, scores: Tensor, exponential: Tensor, score_scale: Tensor) -> Int32[Tensor, "*B D E"]:
         distance = (scores.amax(-1, keepdim=True) - scores).float() * score_scale
         return exponential[distance.round().clamp(max=len(exponential) - 1).long()]
 
@@ -205,6 +284,22 @@ class CompiledOperations(Operations):
     def product(self, x: Bytes, weight: Weight) -> Sums:
         return torch._int_mm(x, weight.t())
 
+    def activations(self, x: Bytes, weight: Weight, scale: Scale, low: int) -> Activations:
+        parts = [super(CompiledOperations, self).activations(part, weight, scale, low) for part in _parts(x, weight)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def squared_activations(self, x: Bytes, weight: Weight, scale: Scale) -> Activations:
+        parts = [super(CompiledOperations, self).squared_activations(part, weight, scale) for part in _parts(x, weight)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def add_product(self, stream: Stream, x: Bytes, weight: Weight, scale: Scale) -> Stream:
+        parts = _parts(x, weight)
+        if len(parts) == 1:
+            return self.add_rescaled(stream, self.product(x, weight), scale)
+        for rows, part in zip(stream.split(len(parts[0])), parts, strict=True):
+            self.add_rescaled(rows, self.product(part, weight), scale)
+        return stream
+
     def norm(self, x: Stream, gain: Number, limit: int) -> Words:
         return _filled(torch.empty_like(x, dtype=torch.int16), kernels.norm, x, float(gain), np.float32(limit))
 
@@ -229,8 +324,8 @@ class CompiledOperations(Operations):
         kernels.multiply(x.numpy(), np.float32(SQRT_HALF))
         return x
 
-    def rotate(self, x: Int16[Tensor, "B D H C"], cos: Angles, sin: Angles, scale: Number) -> Heads:
-        return _filled(torch.empty_like(x, dtype=torch.int8), kernels.rotate, x, cos, sin, float(scale))
+    def rotate(self, x: Int16[Tensor, "B D H C"], cos: Angles, sin: Angles, scale: Number, limit: int = 127) -> Heads:
+        return _filled(torch.empty_like(x, dtype=torch.int8), kernels.rotate, x, cos, sin, float(scale), float(limit))
 
     def attend(
         self, query: Queries, key: Heads, value: Heads, exponential: Table, score_scale: ScoreScale, scale: MeanScale
@@ -249,6 +344,29 @@ class CompiledOperations(Operations):
             kernels.attention_means(sums, totals[b, h].numpy(), scale[h].numpy(), out[b, :, h].numpy())
         return out
 
+    def remember(self, keys: Keys, values: KeptValues, places: Places, key: NewHeads, value: NewHeads) -> None:
+        arrays = (x.numpy() for x in (places.number, key, value, keys, values))
+        kernels.remember(places.blocks, *arrays)
+
+    def depthwise_before(self, seen: Seen, places: Places, weight: Taps, scale: Scale) -> Activations:
+        out = seen.new_empty((len(places.item), seen.shape[-1]), dtype=torch.int8)
+        return _filled(out, kernels.depthwise_before, seen, places.item, places.taps, weight[0], scale)
+
+    def attend_visible(
+        self,
+        query: NewHeads,
+        keys: Keys,
+        values: KeptValues,
+        places: Places,
+        exponential: Table,
+        score_scale: ScoreScale,
+        scale: MeanScale,
+    ) -> NewHeads:
+        out, constants = torch.empty_like(query), (exponential.numpy(), np.float32(score_scale), scale.numpy())
+        arrays = query.numpy(), keys.numpy(), values.numpy(), places.blocks, places.number.numpy()
+        kernels.attend_visible(*arrays, *constants, out.numpy())
+        return out
+
     def embed(self, index: Int[Tensor, "N G"], table: Int32[Tensor, "G V C"]) -> Stream:
         return _filled(table.new_empty((len(index), table.shape[-1])), kernels.embed, index, table)
 
@@ -261,6 +379,12 @@ def _filled(out: Tensor, kernel: Callable[..., None], *arguments: object) -> Ten
     """The tensor `out`, filled by a kernel that takes it last."""
     kernel(*(x.numpy() if isinstance(x, Tensor) else x for x in (*arguments, out)))
     return out
+
+
+def _parts(x: Bytes, weight: Weight) -> tuple[Tensor, ...]:
+    """The rows in parts whose sums stay in a CPU's caches."""
+    size = max(1, MAX_SUMS // len(weight))
+    return (x,) if len(x) <= size else x.split(size)
 
 
 def int8_product(x: Bytes, weight: Weight) -> Sums:

@@ -7,7 +7,8 @@ import copy
 import itertools
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -16,7 +17,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
+from ardm.coding import CodingModel
 from ardm.errors import ExactError
+from ardm.exact.coding_transformer import ExactCodingTransformer
 from ardm.exact.layers import BYTE, WORD, ExactNorm, check_bounds, rounded_rows
 from ardm.exact.operations import GATE_ONE, STREAM_LIMIT
 from ardm.exact.outputs import OutputUnits
@@ -24,12 +27,14 @@ from ardm.exact.transformer import ANGLE_ONE, SCORES_PER_NAT, ExactTransformer
 from ardm.exact.unet import ExactUNet
 from ardm.exact.wavenet import GATES_PER_NAT, INPUT_WEIGHT, ExactSoundInput, ExactStep, ExactWaveNet
 from ardm.model import ARDM
+from ardm.nn.coding_transformer import CodingTransformer
 from ardm.nn.layers import StepEmbedding, rms_norm
 from ardm.nn.paper_wavenet import Convolution, GatedBlock, PaperWaveNet, SoundInput
 from ardm.nn.transformer import Attention, Depthwise, Transformer
 from ardm.nn.transformer import Block as TransformerBlock
 from ardm.nn.unet import Block, UNet
 from ardm.objective import Corrupted
+from ardm.strands import StrandLayout
 
 HEADROOM = 2.0
 """Room for the residual stream and the head's input, as a multiple of their calibrated ranges."""
@@ -105,18 +110,34 @@ class Calibration:
 @torch.no_grad()
 def calibrate(model: ARDM, batches: Iterable[Corrupted]) -> Calibration:
     """The activation ranges of a network's layers and blocks on corrupted items."""
+    with observed(model.network) as calibration:
+        for c in batches:
+            model.outputs(c.inputs, c.mask, c.stage, c.t)
+    return calibration
+
+
+@torch.no_grad()
+def calibrate_coding(model: CodingModel, batches: Iterable[tuple[Tensor, StrandLayout]]) -> Calibration:
+    """The activation ranges of a coding network's layers and blocks on texts in strands."""
+    with observed(model.network) as calibration:
+        for x, layout in batches:
+            model.outputs(x, layout)
+    return calibration
+
+
+@contextmanager
+def observed(network: nn.Module) -> Iterator[Calibration]:
+    """The activation ranges of a network's layers and blocks in the calls inside the context."""
     calibration = Calibration()
     handles = []
-    for name, module in model.network.named_modules():
+    for name, module in network.named_modules():
         if isinstance(module, CALIBRATED_LAYERS):
             handles.append(module.register_forward_pre_hook(_range_hook(calibration, name)))
     try:
-        for c in batches:
-            model.outputs(c.inputs, c.mask, c.stage, c.t)
+        yield calibration
     finally:
         for handle in handles:
             handle.remove()
-    return calibration
 
 
 def _range_hook(calibration: Calibration, name: str):  # type: ignore[no-untyped-def]
@@ -143,6 +164,8 @@ def quantise(network: nn.Module, exact: nn.Module, ranges: Calibration, units: O
         case UNet(), ExactUNet():
             _quantise_unet(network, exact, ranges, units)
         case Transformer(), ExactTransformer():
+            _quantise_transformer(network, exact, ranges, units)
+        case CodingTransformer(), ExactCodingTransformer():
             _quantise_transformer(network, exact, ranges, units)
         case PaperWaveNet(), ExactWaveNet():
             _quantise_wavenet(network, exact, ranges, units)
@@ -176,11 +199,14 @@ def _set_block(target: Any, block: Any, ranges: Calibration, name: str, units: f
 
 
 def _quantise_transformer(
-    network: Transformer, exact: ExactTransformer, ranges: Calibration, units: OutputUnits
+    network: Transformer | CodingTransformer,
+    exact: ExactTransformer | ExactCodingTransformer,
+    ranges: Calibration,
+    units: OutputUnits,
 ) -> None:
     stream = stream_units(ranges.block_peak())
     exact.embedding.values.copy_((network.embedding.double() * stream).round()[None])
-    if network.state_embedding is not None:
+    if isinstance(network, Transformer) and network.state_embedding is not None:
         exact.embedding.states.copy_((network.state_embedding.double() * stream).round()[None])
     for i, (block, target) in enumerate(zip(network.blocks, exact.blocks, strict=True)):
         _set_attention(target.attention, block.attention, ranges, f"blocks.{i}.attention", stream)
@@ -209,7 +235,7 @@ def _set_attention(target: Any, attention: Any, ranges: Calibration, name: str, 
         units = QUERY_UNITS / float(ranges.peaks(f"{name}.{part}").max())
         getattr(target, part).set_float(weight, norm_units, torch.tensor(units))
         normal_units = _set_norm(getattr(target, f"{part}_norm"), ranges.quantile(f"{name}.{part}.normal"))
-        turned_units.append(BYTE / ranges.quantile(f"{name}.{part}.normal"))
+        turned_units.append(target.turn_limits[i] / ranges.quantile(f"{name}.{part}.normal"))
         target.turn_scale[i] = turned_units[i] / (normal_units * ANGLE_ONE)
     nats = attention.head_width**-0.5 / (turned_units[0] * turned_units[1])
     target.score_scale.fill_(SCORES_PER_NAT * nats)

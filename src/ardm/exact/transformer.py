@@ -97,6 +97,8 @@ class ExactBlock(nn.Module):
 class ExactAttention(ExactLayer):
     """Bidirectional attention with rotary positions and normalised queries and keys, added to the stream."""
 
+    turn_limits = (BYTE, BYTE)
+    """The largest turned queries and keys."""
     turn_scale: Float64[Tensor, "2"]
     """Scales from turned queries and keys to bytes."""
     score_scale: Float32[Tensor, ""]
@@ -155,8 +157,7 @@ class ExactRotation(ExactLayer):
         angles = rotary_angles(max_length, head_width, torch.zeros(1, dtype=torch.float64))
         for name, table in zip(("cos", "sin"), angles, strict=True):
             self.register_buffer(name, (table * ANGLE_ONE).round().to(torch.int16))
-        steps = torch.arange(SCORES_PER_NAT * 9 + 1, dtype=torch.float64) / SCORES_PER_NAT
-        self.register_buffer("exponential", (EXPONENTIAL_ONE * (-steps).exp()).round().int())
+        self.register_buffer("exponential", exponential_table())
 
     def forward(
         self, x: Int16[Tensor, "B D H C"], scale: Float64[Tensor, ""], ops: Operations
@@ -169,9 +170,19 @@ class ExactRotation(ExactLayer):
         largest = max(int(table.int().abs().max()) for table in (self.cos, self.sin))
         require(2 * NORM * largest < 2**31, name, f"a cosine or sine of {largest} is too large")
         require(len(self.cos) * 64 * BYTE < 2**24, name, f"{len(self.cos)} positions are too many")
-        table = self.exponential
-        is_fine = int(table[0]) == int(table.max()) <= EXPONENTIAL_ONE and int(table.min()) >= 0 and int(table[0]) > 0
-        require(is_fine, name, "the table of the exponential is out of range")
+        require_exponential(self.exponential, name)
+
+
+def exponential_table() -> Int32[Tensor, "L"]:
+    """The weights of scores by their distance to the largest one, in 64ths of a nat."""
+    steps = torch.arange(SCORES_PER_NAT * 9 + 1, dtype=torch.float64) / SCORES_PER_NAT
+    return (EXPONENTIAL_ONE * (-steps).exp()).round().int()
+
+
+def require_exponential(table: Int32[Tensor, "L"], name: str) -> None:
+    """Raise an error that names the layer unless weights have 12 bits, and that of the largest score is the largest."""
+    is_fine = int(table[0]) == int(table.max()) <= EXPONENTIAL_ONE and int(table.min()) >= 0 and int(table[0]) > 0
+    require(is_fine, name, "the table of the exponential is out of range")
 
 
 class ExactEmbedding(ExactLayer):

@@ -47,8 +47,13 @@ class CodingTexts(nn.Module):
 
     def __repr__(self) -> str:
         number = sum(p.numel() for p in self.parameters())
-        facts = f"{self.model.num_variables} variables, {self.model.num_classes} classes, {number:,} parameters"
-        return f"Coding model of text: {facts}"
+        size = "exact" if self.is_exact else f"{number:,} parameters"
+        return f"Coding model of text: {self.model.num_variables} variables, {self.model.num_classes} classes, {size}"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the network computes in integers, with the same results on every machine."""
+        return self.loaded.trained.exact is not None
 
     @property
     def trained(self) -> Any:
