@@ -118,8 +118,8 @@ def monotone_losses(profile: Profile, method: Smoothing = "smooth") -> Losses:
     """The losses of a profile made monotone; a UsageError unless every stage has been measured."""
     if not is_measured(profile):
         raise UsageError(
-            "nothing to plan from: this model's losses have not been measured; measure them (`model.measure(items)`, "
-            "or `ardm eval --profile` for --losses of a masked model), continue its training, or choose a cosine or "
+            "nothing to plan from: this model's losses have not been measured; continue its training, measure them "
+            "(`model.measure(items)`, or `ardm eval --profile` for --losses of a masked model), or choose a cosine or "
             "uniform schedule"
         )
     return monotone(profile.bits.cpu().numpy(), profile.counts.cpu().numpy(), method=method)
