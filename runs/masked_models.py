@@ -27,6 +27,7 @@ import torch
 import ardm
 from ardm.data.corpus import spread
 from ardm.masked.sequences import read_sequences
+from ardm.tasks.plan import is_measured
 
 SEQUENCES = {"sapiens": "heavy", "rxnmapper": "reactions", "rxnfp": "reactions", "antiberty": "heavy"}
 BUDGETS = (40, 20, 10)
@@ -62,6 +63,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--items", type=int, default=200, help="test sequences, evenly spread (200)")
+    parser.add_argument("--samples", type=int, default=NUM_SAMPLED, help="sequences drawn together for the seconds (8)")
     parser.add_argument("--minutes", type=float, default=MINUTES, help="of fine-tuning (10)")
     parser.add_argument("--models", nargs="+", choices=SEQUENCES, default=list(SEQUENCES))
     parser.add_argument(
@@ -78,13 +80,13 @@ def main() -> None:
         texts, train = (read_sequences(flags.folder / f"{kind}-{part}.txt").texts for part in ("test", "train"))
         chosen = [texts[number] for number in spread(min(flags.items, len(texts)), len(texts))]
         if flags.weights != "fine-tuned":
-            measure(flags.folder / name, {"model": name, "weights": "published"}, chosen, train, results)
+            measure(flags.folder / name, {"model": name, "weights": "published"}, chosen, train, results, flags.samples)
         if flags.weights == "published":
             continue
         if not (tuned / "ardm.json").exists():
             shutil.rmtree(tuned, ignore_errors=True)
             fine_tune(flags.folder, name, kind, flags.minutes)
-        measure(tuned, {"model": name, "weights": "fine-tuned"}, chosen, train, results)
+        measure(tuned, {"model": name, "weights": "fine-tuned"}, chosen, train, results, flags.samples)
 
 
 def fine_tune(folder: Path, name: str, kind: str, minutes: float) -> None:
@@ -94,11 +96,14 @@ def fine_tune(folder: Path, name: str, kind: str, minutes: float) -> None:
     subprocess.run([sys.executable, "-m", "ardm", *words], check=True)
 
 
-def measure(folder: Path, key: dict[str, Any], texts: list[str], train: list[str], results: Results) -> None:
+def measure(
+    folder: Path, key: dict[str, Any], texts: list[str], train: list[str], results: Results, num_samples: int
+) -> None:
     """Add the figures of a model that are missing."""
     model = ardm.load(f"hf:{folder}", device="cpu")
     assert isinstance(model, ardm.MaskedModel)
-    model.measure(train[-NUM_FOR_PROFILE:], passes=PASSES_FOR_PROFILE)
+    if not is_measured(model.profile):  # one that was fine-tuned has its own, from sequences that were held out
+        model.measure(train[-NUM_FOR_PROFILE:], passes=PASSES_FOR_PROFILE)
     facts = {"items": len(texts), "threads": torch.get_num_threads()}
     if not results.has(**key, figure="pseudo-log-likelihood"):
         pseudo = model.pseudo_score(texts)
@@ -115,9 +120,11 @@ def measure(folder: Path, key: dict[str, Any], texts: list[str], train: list[str
     for calls in (length, *BUDGETS):
         if not results.has(**key, figure="sampling", calls=calls):
             started = time.perf_counter()
-            model.sample(NUM_SAMPLED, calls=calls, shape=length)
-            seconds = (time.perf_counter() - started) / NUM_SAMPLED
-            results.add(**key, figure="sampling", calls=calls, length=length, seconds_each=seconds, **facts)
+            model.sample(num_samples, calls=calls, shape=length)
+            seconds = (time.perf_counter() - started) / num_samples
+            results.add(
+                **key, figure="sampling", calls=calls, length=length, samples=num_samples, seconds_each=seconds, **facts
+            )
 
 
 def scorings() -> Iterator[dict[str, Any]]:

@@ -224,3 +224,27 @@ def test_the_profile_keeps_no_graph(generator):
     assert loss.nats.requires_grad
     profile = Profile.empty(1, 3).updated(loss)
     assert not profile.bits.requires_grad
+
+
+def of_bits(*bits):
+    return Profile(bits=torch.tensor([bits]).double(), counts=torch.full((1, len(bits)), 7))
+
+
+def test_profiles_of_several_sizes_are_joined_by_share():
+    """A profile that falls with the share of revealed variables falls in the same way whatever the sizes."""
+    sizes = (8, 24, 64)
+    parts = [of_bits(*(4 - 3 * (i + 0.5) / size for i in range(size))) for size in sizes]
+    joined = Profile.joined(parts)
+    expected = [4 - 3 * (i + 0.5) / 64 for i in range(64)]
+    assert joined.bits[0].tolist() == pytest.approx(expected, abs=0.2)
+    assert (joined.bits[0].diff() <= 1e-12).all()
+    assert joined.counts.min() > 0
+
+
+def test_joined_profiles_have_the_mean_of_all_variables():
+    short, long = of_bits(*[3.0] * 8), of_bits(*[1.0] * 64)
+    # 7 losses of each step: 56 items of 8 variables and 448 of 64
+    assert Profile.joined([short, long]).bits.mean().item() == pytest.approx(
+        (56 * 8 * 3 + 448 * 64) / (56 * 8 + 448 * 64)
+    )
+    assert Profile.joined([short]) is short

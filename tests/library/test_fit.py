@@ -437,5 +437,5 @@ def test_slow_evaluations_take_a_small_part_of_a_training_by_time(monkeypatch):
 
     monkeypatch.setattr(Fitting, "_valid_bits", slowly)
     fitted = ardm.fit(small(), BITS, minutes=0.03, **QUICK)  # twenty would take 4 s
-    assert 2 <= len(fitted.history) <= 5
+    assert len(fitted.history) <= 5
     assert fitted.history[-1]["step"] == fitted.steps

@@ -389,3 +389,42 @@ def test_weights_are_never_overwritten():
     model.pseudo_score(["ACG"])
     model.score(["ACG", "ACGACG"], order="raster")
     assert torch.equal(network.weights, before)
+
+
+class OfOneLength(nn.Module):
+    """A network of sequences of exactly five tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values, self.layer = nn.Embedding(4, 8), nn.Linear(40, 20)
+
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        return self.layer(self.values(input_ids).flatten(1)).view(-1, 5, 4)
+
+
+def test_a_network_of_one_length():
+    vocabulary = ardm.Vocabulary(["<mask>", "A", "C", "G"])
+    with pytest.raises(ValueError, match="a network of one length only needs length= and window="):
+        ardm.wrap(OfOneLength(), vocabulary)
+    model = ardm.wrap(OfOneLength(), vocabulary, length=5, window=5)
+    texts = ["".join("ACG"[number // 3**place % 3] for place in range(5)) for number in range(3**5)]
+    bits = model.score(texts, order="raster").bits
+    assert np.exp2(-bits).sum() == pytest.approx(1)
+
+
+def test_a_time_of_ones_own_is_not_saved(tmp_path):
+    model = CASES["timed"]().model()
+    own = ardm.wrap(model.network, model.tokenizer, time_of=torch.sqrt)
+    with pytest.raises(UsageError, match="a model with a time_of= of its own cannot be saved"):
+        ardm.save(own, tmp_path / "own")
+
+
+def test_the_average_of_the_losses_is_by_the_share_that_is_revealed():
+    """The losses of shorter sequences stand at the steps of the longest, by the share of their tokens."""
+    short, long = ["ACG"], ["ACGACGACGACG"]
+    model = ardm.wrap(Tokenwise(4), ardm.Vocabulary(["<mask>", "A", "C", "G"]), length=12)
+    rows = model.for_shape((12,)).batch(short * 2000 + long * 2000)
+    with torch.no_grad():
+        t = rows.losses(model.for_shape((12,)).ardm, torch.Generator().manual_seed(0)).t
+    assert sorted(set(t[:2000].tolist())) == [0, 4, 8]
+    assert sorted(set(t[2000:].tolist())) == list(range(12))

@@ -403,3 +403,16 @@ def test_names_with_nothing_behind_them(tmp_path, monkeypatch, capfd):
     assert capfd.readouterr().err == ""
     assert not is_masked(tmp_path)
     assert read_facts("hf:no-such-owner/no-such-model") == {}
+
+
+def test_the_tokenizer_of_another_model(tmp_path):
+    model = ardm.load(f"hf:{masked_folder(tmp_path / 'own')}")
+    for path in (tmp_path / "own").glob("vocab.txt"):
+        path.unlink()
+    with pytest.raises(ArdmError):
+        ardm.load(f"hf:{tmp_path / 'own'}")
+    masked_folder(tmp_path / "other", seed=1)
+    again = ardm.load(f"hf:{tmp_path / 'own'}", tokenizer=tmp_path / "other")
+    assert again.score(["ACG"], order="raster").bits.tolist() == model.score(["ACG"], order="raster").bits.tolist()
+    with pytest.raises(UsageError, match="colour= is no option of a masked model; see ardm.wrap"):
+        ardm.load(f"hf:{tmp_path / 'own'}", tokenizer=tmp_path / "other", colour=3)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from tiny_masked import BERT_TOKENS, ESM_TOKENS
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 from transformers import BertTokenizer, EsmTokenizer, PreTrainedTokenizerFast
@@ -216,3 +216,15 @@ def test_a_mask_that_the_tokenizer_does_not_know():
     assert tokens.decode([1, 4, 2]) == "a_b"
     with pytest.raises(UsageError, match=r"the mask must be one of the tokens 0..1026, got mask_id=2000"):
         Tokens.of(tokenizer, mask_id=2000)
+
+
+def test_special_tokens_that_were_added_are_never_predicted(words):
+    words.add_tokens([AddedToken("<|padding|>", special=True), AddedToken("ordinary")])
+    tokens = Tokens.of(words)
+    assert {tokens.names[number] for number in tokens.special} >= {"<|padding|>", "[MASK]"}
+    assert "ordinary" in {name for number, name in enumerate(tokens.names) if number not in tokens.special}
+
+
+def test_a_vocabulary_has_no_token_twice():
+    with pytest.raises(UsageError, match="the tokens of a vocabulary must differ, but there are two of 'H'"):
+        Vocabulary(["<mask>", "H", "O", "H"])
