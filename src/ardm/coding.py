@@ -38,7 +38,7 @@ M = TypeVar("M", bound="Memory")
 
 
 class Memory(Protocol):
-    """What a network keeps of the characters so far."""
+    """The state that a network keeps of the characters so far."""
 
     def forget_before(self, position: int) -> None:
         """Drop all characters before a position."""

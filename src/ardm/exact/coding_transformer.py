@@ -182,13 +182,13 @@ class ExactTurns(ExactLayer):
 
 @dataclass
 class LayerMemory:
-    """What one layer keeps of the rows of each item."""
+    """The state that one layer keeps of the rows of each item."""
 
     keys: Int8[Tensor, "B H E M"]
     values: Int8[Tensor, "B H M E1"]
     """With channels up to a multiple of a tile's columns."""
     seen: Int16[Tensor, "B M C"]
-    """What the convolution sees."""
+    """The inputs of the convolution."""
 
     def taken(self, rows: Int[Tensor, "B N"]) -> "LayerMemory":
         """The memory of some rows of each item."""
@@ -216,7 +216,7 @@ class NewRows:
 
 
 class ExactMemory:
-    """What a network keeps of the characters of some items, each with a layout of its own."""
+    """The state that a network keeps of the characters of some items, each with a layout of its own."""
 
     def __init__(self, config: TransformerConfig, num_items: int, capacity: int, device: torch.device) -> None:
         heads, size = config.width // config.head_width, config.head_width

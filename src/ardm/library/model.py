@@ -236,7 +236,7 @@ class Model(nn.Module):
         return TrainingRows(x=rows.x.to(self.device), missing=missing, context=self._context(context, len(rows.x)))
 
     def prepared(self, data: Any, valid: Any) -> tuple["Model", Any, Any]:
-        """What `ardm.fit` trains, and its data in arrays: by default this model and the data as they came."""
+        """The model that `ardm.fit` trains, and its data in arrays: by default this model and the data as they came."""
         return self, data, valid
 
     def measured_profile(self, batches: Sequence[TrainingRows], wanted: int, seed: int) -> Profile | None:

@@ -16,7 +16,7 @@ from ardm.names import Shape
 MAX_PADDING = 0.2
 """Rows share a shape if the shortest lacks at most this share of the longest."""
 CONTEXT_PART = 4
-"""A window of a long sequence is given at least one part in so many of itself from the text before."""
+"""A window of a long sequence is given at least a quarter of itself from the text before."""
 PADDING = -1
 """Stands for no token at the end of rows in arrays of encoded sequences."""
 Piece = tuple[int, np.ndarray, np.ndarray]

@@ -138,12 +138,12 @@ class StrandDepthwise(Depthwise):
 
 @dataclass
 class LayerState:
-    """What one layer keeps of earlier positions, in the sequence of their ranks."""
+    """The state that one layer keeps of earlier positions, in the sequence of their ranks."""
 
     keys: Float[Tensor, "B H M E"]
     values: Float[Tensor, "B H M E"]
     seen: Float[Tensor, "B M C"]
-    """What the convolution sees."""
+    """The inputs of the convolution."""
 
     def kept(self, rows: Int[Tensor, "M"]) -> "LayerState":
         """The state of some of the positions."""
@@ -152,7 +152,7 @@ class LayerState:
 
 @dataclass
 class Memory:
-    """What a network keeps of the positions so far, in the sequence of their ranks."""
+    """The state that a network keeps of the positions so far, in the sequence of their ranks."""
 
     states: list[LayerState]
     positions: Int[Tensor, "M"]
